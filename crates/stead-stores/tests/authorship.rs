@@ -92,7 +92,7 @@ impl Fixture {
             (recorded == Recorded::Yes).then(|| Audit::open(&database, &self.path("audit")).unwrap());
         let (now, retention) = (SystemClock.now(), Retention { age: Duration::ZERO, ..Retention::default() });
         let now = Timestamp(now.0 + 1);
-        database.forget_history(retention, now, &mut |_| {}).unwrap();
+        database.forget(retention, now, &mut |_| {}).unwrap();
         database.gc(GcOptions { grace: Duration::ZERO, vacuum: false }, now, &mut |_| {}).unwrap();
     }
 }

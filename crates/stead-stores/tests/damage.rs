@@ -97,14 +97,14 @@ fn read_all(database: &Database, written: &[Written]) -> usize {
     let Ok(store) = database.store(["files"]) else { return 1 };
     let mut damaged = 0;
     for Written { path, bytes, before } in written {
-        let answer = store.read(&at(path), u64::MAX).map(|answer| answer.bytes);
+        let answer = store.read(&at(path), u64::MAX).map(|content| content.bytes);
         damaged += usize::from(check_answer(answer, bytes, path));
         let from_many = store.read_many(&[at(path)], u64::MAX).remove(0).map(|content| content.bytes);
         check_answer(from_many, bytes, path);
         for length in [262_144, 1_000_000, 10_007] {
             check_answer(read_in_pieces(&store, path, length), bytes, path);
         }
-        let store_then = store.as_of(before.0).and_then(|store_then| store_then.read(&at(path), u64::MAX));
+        let earlier = store.as_of(before.0).and_then(|store_then| store_then.read(&at(path), u64::MAX));
         damaged += usize::from(check_answer(earlier.map(|content| content.bytes), &before.1, path));
     }
     let query = GrepQuery { max_results: 500, ..GrepQuery::new(".") };

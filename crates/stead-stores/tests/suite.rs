@@ -161,12 +161,12 @@ fn assert_undoing_revisions_gives_earlier_trees(
             nodes.insert(change.node, (before.parent, before.name.clone(), entry));
         }
         let previous = earlier.iter().rev().find(|(revision_number, _)| *revision_number < revision.number);
-        let mut tree = previous.map(|(_, tree)| tree.clone()).unwrap_or_default();
+        let mut expected = previous.map(|(_, tree)| tree.clone()).unwrap_or_default();
         let actual = tree_of(&nodes);
         for (path, entry) in &mut expected {
             entry.content_hash = entry
                 .content_hash
-                .filter(|_| found.get(path).is_none_or(|found| found.content_hash.is_some()));
+                .filter(|_| actual.get(path).is_none_or(|found| found.content_hash.is_some()));
         }
         assert_eq!(actual, expected, "before version {}", revision.number);
     }

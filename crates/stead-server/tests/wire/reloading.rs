@@ -21,7 +21,9 @@ const ONE_WORKSPACE: &str = r#"
 "#;
 
 fn two_workspaces() -> String {
-    format!("{ONE}\n[[agents.ann.workspaces]]\nprefix = \"/more\"\nscope = \"rw\"\nstore = \"notes\"\n")
+    format!(
+        "{ONE_WORKSPACE}\n[[agents.ann.workspaces]]\nprefix = \"/more\"\nscope = \"rw\"\nstore = \"notes\"\n"
+    )
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {

@@ -192,7 +192,7 @@ fn a_discarded_fork_shows_nothing() {
             assert!(matches!(store.stat(&node_path(path)), Err(StoreError::NotFound)), "{path}");
         }
     }
-    let refused = discarded.apply(crate::change(vec![crate::writing(
+    let refused = discarded.apply(crate::change(vec![crate::write_step(
         "f",
         "2",
         stead_core::store::DisplacedContent::Keep,
@@ -234,7 +234,7 @@ fn one_of_many_concurrent_forks_with_one_name_succeeds() {
         let forkers: Vec<_> = (0..8).map(|_| scope.spawn(|| base.fork_as(["wanted"]))).collect();
         forkers.into_iter().map(|forker| forker.join().unwrap()).collect::<Vec<_>>()
     });
-    assert_eq!(result.iter().filter(|result| result.is_ok()).count(), 1);
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
     let refused = results.into_iter().filter_map(Result::err);
     assert!(refused.into_iter().all(|error| matches!(error, StoreError::AlreadyExists)));
 }

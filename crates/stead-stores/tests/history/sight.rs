@@ -36,8 +36,8 @@ fn agent(store: &Subject) -> Vfs {
     let builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
     let builder = builder
         .workspace(workspace(store, "/home", AccessScope::ReadWrite, MOUNT_PATH))
-        .workspace(workspace(store, "/home/wo", AccessScope::WriteOnly, &format!("{INSIDE}/wo")))
-        .workspace(workspace(store, "/home/ro", AccessScope::ReadOnly, &format!("{INSIDE}/ro")));
+        .workspace(workspace(store, "/home/wo", AccessScope::WriteOnly, &format!("{MOUNT_PATH}/wo")))
+        .workspace(workspace(store, "/home/ro", AccessScope::ReadOnly, &format!("{MOUNT_PATH}/ro")));
     builder.build().unwrap()
 }
 
@@ -45,19 +45,19 @@ fn agent(store: &Subject) -> Vfs {
 fn owner(store: &Subject) -> Vfs {
     let owner = vfs_for(store, "owner");
     for directory in ["wo", "ro", ".git"] {
-        owner.mkdir(&*format!("/w/{INSIDE}/{directory}"), Parents::Create).unwrap();
+        owner.mkdir(&*format!("/w/{MOUNT_PATH}/{directory}"), Parents::Create).unwrap();
     }
     owner
 }
 
 fn left_out_paths(undone: &RevertResult) -> Vec<&str> {
-    undone.left_out_paths.iter().map(|path| path.path.as_str()).collect()
+    undone.left_out.iter().map(|path| path.path.as_str()).collect()
 }
 
 /// Checks that an answer contains none of the canaries.
 #[track_caller]
 fn assert_reveals_none_of(undone: &RevertResult, canaries: &[&str]) {
-    let answer = format!("{:?} {:?} {:?}", undone.changes, undone.conflicts, undone.left_out_paths);
+    let answer = format!("{:?} {:?} {:?}", undone.changes, undone.conflicts, undone.left_out);
     for canary in canaries {
         assert!(!answer.contains(canary), "{canary}: {answer}");
     }
@@ -66,11 +66,11 @@ fn assert_reveals_none_of(undone: &RevertResult, canaries: &[&str]) {
 fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/f", "one").unwrap();
-    owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "secret").unwrap();
+    owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname"), "secret").unwrap();
     let revision = store.require_history().unwrap().latest_revision().unwrap();
     a.write("/home/f", "two").unwrap();
-    owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "another secret").unwrap();
-    owner.write(&*format!("/w/{INSIDE}/wo/hidname-2"), "secret").unwrap();
+    owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname"), "another secret").unwrap();
+    owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname-2"), "secret").unwrap();
     for dry_run in [true, false] {
         let restored =
             a.restore("/home", revision, &RestoreOptions { dry_run, ..RestoreOptions::default() }).unwrap();
@@ -81,7 +81,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
         assert_reveals_none_of(&restored, &["hidname", "acme-internal", "tenants"]);
     }
     assert_eq!(text(&a, "/home/f"), "one");
-    assert_eq!(text(&owner, &format!("/w/{INSIDE}/wo/hidname")), "another secret");
+    assert_eq!(text(&owner, &format!("/w/{MOUNT_PATH}/wo/hidname")), "another secret");
 }
 
 fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subject) {
@@ -89,17 +89,17 @@ fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subjec
     a.write("/home/f", "one").unwrap();
     let revision = store.require_history().unwrap().latest_revision().unwrap();
     a.write("/home/f", "two").unwrap();
-    owner.write(&*format!("/w/{INSIDE}/ro/f"), "the owner's").unwrap();
+    owner.write(&*format!("/w/{MOUNT_PATH}/ro/f"), "the owner's").unwrap();
     let workspace = Workspace::new(path("/w"), AccessScope::ReadWrite, Mount::from(store));
     let unprotected =
         Vfs::builder(Identity::agent("owner")).workspace(workspace.with_protect::<&str>([]).unwrap());
-    unprotected.build().unwrap().write(&*format!("/w/{INSIDE}/.git/config"), "[core]").unwrap();
+    unprotected.build().unwrap().write(&*format!("/w/{MOUNT_PATH}/.git/config"), "[core]").unwrap();
     let restored = a.restore("/home", revision, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
     assert_eq!(text(&a, "/home/f"), "one");
     assert_eq!(left_out_paths(&restored), ["/home/ro", "/home/wo", "/home/.git/config"]);
-    assert!(restored.left_out_paths[2].why.contains("protected"), "{restored:?}");
-    assert!(restored.left_out_paths[0].why.contains("READ_ONLY"), "{restored:?}");
+    assert!(restored.left_out[2].why.contains("protected"), "{restored:?}");
+    assert!(restored.left_out[0].why.contains("READ_ONLY"), "{restored:?}");
     assert_eq!(text(&a, "/home/ro/f"), "the owner's");
     assert_reveals_none_of(&restored, &["acme-internal"]);
 }
@@ -109,8 +109,8 @@ fn a_file_that_was_moved_where_the_agent_can_not_see_it_is_restored_like_a_remov
     a.write("/home/mine", "1").unwrap();
     owner.write("/w/elsewhere/theirs", "2").unwrap();
     let revision = store.require_history().unwrap().latest_revision().unwrap();
-    owner.rename(&*format!("/w/{INSIDE}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
-    owner.rename("/w/elsewhere/theirs", &*format!("/w/{INSIDE}/arrived"), Overwrite::Refuse).unwrap();
+    owner.rename(&*format!("/w/{MOUNT_PATH}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
+    owner.rename("/w/elsewhere/theirs", &*format!("/w/{MOUNT_PATH}/arrived"), Overwrite::Refuse).unwrap();
     // Something else has taken the name. The agent must not learn that either.
     owner.write("/w/elsewhere/theirs", "3").unwrap();
     let restored = a.restore("/home", revision, &RestoreOptions::default()).unwrap();
@@ -124,12 +124,12 @@ fn a_file_that_was_moved_where_the_agent_can_not_see_it_is_restored_like_a_remov
 fn the_answer_does_not_depend_on_what_happens_to_a_file_that_the_agent_can_not_see(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     let mut answers = std::collections::BTreeSet::new();
-    for hidden_path in [format!("/w/{INSIDE}/wo/hidden"), "/w/elsewhere".to_owned()] {
+    for hidden_path in [format!("/w/{MOUNT_PATH}/wo/hidden"), "/w/elsewhere".to_owned()] {
         for change in ["nothing", "other line", "same line", "as it was", "removed"] {
             let created = a.write("/home/f", "one\ntwo\nthree\n").unwrap().operation;
             let revision = store.require_history().unwrap().latest_revision().unwrap();
             let edited = a.edit("/home/f", "two", "2", Occurrences::One).unwrap().written.operation;
-            owner.rename(&*format!("/w/{INSIDE}/f"), &*hidden_path, Overwrite::Replace).unwrap();
+            owner.rename(&*format!("/w/{MOUNT_PATH}/f"), &*hidden_path, Overwrite::Replace).unwrap();
             match change {
                 "other line" => drop(owner.edit(&*hidden_path, "one", "1", Occurrences::One).unwrap()),
                 "same line" => drop(owner.edit(&*hidden_path, "2", "zwei", Occurrences::One).unwrap()),
@@ -139,10 +139,9 @@ fn the_answer_does_not_depend_on_what_happens_to_a_file_that_the_agent_can_not_s
             }
             let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
             let answer = |undone: RevertResult| {
-                let RevertResult { undone, incomplete, changes, conflicts, left_out_paths, done, .. } =
-                    undone;
+                let RevertResult { undone, incomplete, changes, conflicts, left_out, done, .. } = undone;
                 let incomplete: Vec<_> = incomplete.iter().map(|operation| operation.is_partial).collect();
-                format!("{} {incomplete:?} {changes:?} {conflicts:?} {left_out_paths:?} {done}", undone.len())
+                format!("{} {incomplete:?} {changes:?} {conflicts:?} {left_out:?} {done}", undone.len())
             };
             let restored =
                 a.restore("/home", revision, &RestoreOptions { dry_run: true, ..RestoreOptions::default() });
@@ -161,7 +160,7 @@ fn an_undo_names_no_path_of_the_store(store: &Subject) {
     let both = a.operation("both");
     both.write("/home/f", "one").unwrap();
     both.write("/home/wo/f", "one").unwrap();
-    owner.rename(&*format!("/w/{INSIDE}/wo/f"), "/w/elsewhere", Overwrite::Refuse).unwrap();
+    owner.rename(&*format!("/w/{MOUNT_PATH}/wo/f"), "/w/elsewhere", Overwrite::Refuse).unwrap();
     let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!undone.done && undone.conflicts.len() == 1, "{undone:?}");
     assert_eq!(undone.conflicts[0].path.as_str(), "/home");

@@ -103,7 +103,7 @@ fn kill_and_check(act: Act, other: Other, settings: StoreSettings, calls: Calls,
         let text = panic.downcast_ref::<String>().map(String::as_str);
         text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
     });
-    Round { killed, wrong: problem }
+    Round { killed, problem }
 }
 
 /// What is known of a round when the third process has opened the directory.
@@ -257,11 +257,11 @@ fn kill_at_every_call(act: Act, settings: StoreSettings) {
         return;
     }
     let calls = if is_long_run() { Calls::All } else { Calls::Changing };
-    let (mut total, mut wrong) = (0, Vec::new());
+    let (mut total, mut problems) = (0, Vec::new());
     let mut run_round = |other: Other, call_index: usize| {
-        let Round { killed, problem: problem } = kill_and_check(act, other, settings, calls, call_index);
+        let Round { killed, problem } = kill_and_check(act, other, settings, calls, call_index);
         total += 1;
-        wrong.extend(
+        problems.extend(
             problem.map(|problem| format!("call {call_index} ({killed:?}), then {other:?}: {problem}")),
         );
         killed
@@ -278,12 +278,12 @@ fn kill_at_every_call(act: Act, settings: StoreSettings) {
             }
         }
     }
-    println!("{act:?} with {settings:?}: {} wrong of {total}, at {points} calls", wrong.len());
+    println!("{act:?} with {settings:?}: {} wrong of {total}, at {points} calls", problems.len());
     assert!(
-        wrong.is_empty(),
+        problems.is_empty(),
         "{act:?} with {settings:?}: {} wrong of {total}:\n{}",
-        wrong.len(),
-        wrong.join("\n")
+        problems.len(),
+        problems.join("\n")
     );
 }
 

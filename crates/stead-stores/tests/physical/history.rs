@@ -152,7 +152,7 @@ fn damaged_displaced_content_is_not_returned() {
     file.write_all_at(b"O", 0).unwrap();
     file.set_modified(modified).unwrap();
 
-    let displaced = displaced(&node_changes(&bench.store).remove(0).before);
+    let displaced = content_of(&node_changes(&bench.store).remove(0).before);
     let read = bench.store.open_content(&displaced).unwrap().read_at(0, &mut [0; 3]);
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
     let restore =

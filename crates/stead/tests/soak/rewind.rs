@@ -176,8 +176,11 @@ fn interrupt_repeatedly(kind: Kind, interrupted: Interrupted) {
             // the current tree.
             let snapshots = database.snapshots("worker").unwrap();
             assert!(!done || snapshots.len() == 2, "an acknowledged snapshot is there");
-            let revisions =
-                snapshot.iter().rev().map(|snapshot| snapshot.revision).chain([snapshot(&*store, &database)]);
+            let revisions = snapshots
+                .iter()
+                .rev()
+                .map(|snapshot| snapshot.revision)
+                .chain([snapshot(&*store, &database)]);
             let trees: Vec<_> = revisions
                 .map(|revision| snapshot_of(&*store.require_history().unwrap().as_of(revision).unwrap()))
                 .collect();

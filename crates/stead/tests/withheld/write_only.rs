@@ -18,7 +18,7 @@ fn path(text: &str) -> VfsPath {
 }
 
 fn mount_at(store: &Arc<MemoryStore>, mount_path: &str) -> Mount {
-    Mount::mount_at(Arc::clone(store) as Arc<dyn Store>, &path(mount_path))
+    Mount::at(Arc::clone(store) as Arc<dyn Store>, &path(mount_path))
 }
 
 fn agent(store: &Arc<MemoryStore>) -> stead::SteadBuilder {
