@@ -47,7 +47,7 @@ fn the_ledger_is_in_the_users_state_folder_and_only_the_user_can_read_it() {
     let (root, state_home) = (temp_path.join("root"), temp_path.join("root/state"));
     std::fs::create_dir(&root).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "the_process_that_names_no_place", "--nocapture"]);
+    command.args(["--ignored", "--exact", "the_process_that_names_no_state_directory", "--nocapture"]);
     let output = command.env(ROOT, &root).env("XDG_STATE_HOME", &state_home).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
