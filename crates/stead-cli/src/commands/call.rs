@@ -91,7 +91,7 @@ fn call_lines(toolbox: &Toolbox, answer: ApprovalAnswer, session: &mut Session) 
         }
         if line.len() as u64 == MAX_INPUT_BYTES && !line.ends_with(b"\n") && skip_rest_of_line(&mut input)? {
             let reply: Reply =
-                NoReply::invalid(format!("a line can have at most {} MiB", MAX_INPUT_BYTES >> 20)).into();
+                ToolFailure::invalid(format!("a line can have at most {} MiB", MAX_INPUT_BYTES >> 20)).into();
             session.print_json(&reply.to_json())?;
             session.flush()?;
             continue;
@@ -102,7 +102,7 @@ fn call_lines(toolbox: &Toolbox, answer: ApprovalAnswer, session: &mut Session) 
         let reply = match serde_json::from_slice::<CallLine>(&line) {
             Ok(CallLine { tool, arguments }) => call_tool(toolbox, &tool, arguments, answer.clone()),
             Err(error) => {
-                NoReply::invalid(format!("the line isn't a call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
+                ToolFailure::invalid(format!("the line isn't a call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
             }
         };

@@ -27,8 +27,8 @@ use stead::vfs::WalkQuery;
 use stead::{ArchiveLookup, Config, Identity, NodeKind, Stead, Stores};
 
 use disk::Image;
-use recording::{Recording, Teller, record};
-use tmpfs::{Tmpfs, moved_along};
+use recording::{Recording, Reporter, record};
+use tmpfs::{Tmpfs, rename_staging_area};
 
 /// The environment variable that names the Workspace which the programs work in.
 const WORKSPACE: &str = "STEAD_POWERCUT_WORKSPACE";
@@ -150,12 +150,12 @@ impl Step {
 #[test]
 #[ignore = "the recorded program of the tests here, which start it as a process of its own"]
 fn the_recorded_program() {
-    let mut teller = Teller::new();
+    let mut reporter = Reporter::new();
     let mount_point = std::env::var(MOUNT_POINT).unwrap();
     let mut mount = Command::new(env!("CARGO_BIN_EXE_stead"));
-    mount.args(["mount", "--agent", "coder", &mount_point]).current_dir(&teller.top).stdin(Stdio::null());
+    mount.args(["mount", "--agent", "coder", &mount_point]).current_dir(&reporter.top).stdin(Stdio::null());
     // An absolute path: the trace wouldn't show where a relative one begins.
-    mount.env("STEAD_CONFIG", teller.top.join("stead.toml")).env_remove("STEAD_TOKEN");
+    mount.env("STEAD_CONFIG", reporter.top.join("stead.toml")).env_remove("STEAD_TOKEN");
     let mut mount = mount.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(mount.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -163,7 +163,7 @@ fn the_recorded_program() {
     let root = Path::new(&mount_point).join(std::env::var(WORKSPACE).unwrap());
     for (step, number) in STEPS.into_iter().zip(1..) {
         step.perform(&root);
-        teller.sure(number);
+        reporter.report_step(number);
     }
     kill_process(Pid::from_child(&mount), Signal::TERM).unwrap();
     assert!(mount.wait().unwrap().success());
@@ -186,7 +186,7 @@ fn record_program(workspace: &str, variables: &[(&str, &str)]) -> Recording {
 fn check_disk(workspace: &str, synced_steps: u64, image: &Image) -> Result<(), String> {
     let synced_steps = usize::try_from(synced_steps).unwrap();
     let tmpfs = Tmpfs::with(image);
-    moved_along(tmpfs.path());
+    rename_staging_area(tmpfs.path());
     let config = Config::parse(CONFIG, &tmpfs.path().join("stead.toml")).unwrap();
     let mut stores = Stores::of(&config);
     let stead = Stead::open_in(&mut stores, &Identity::agent("coder")).map_err(|error| error.to_string())?;
