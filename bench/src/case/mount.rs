@@ -270,11 +270,11 @@ fn measure_programs(targets: &[Target], rounds: usize, table: &mut Table) -> Res
     }
     let built = in_turns(targets, rounds.max(3), |target, _| {
         let path = target.path.join("crate");
-        if at.join("target").exists() {
-            fs::remove_dir_all(at.join("target"))?;
+        if path.join("target").exists() {
+            fs::remove_dir_all(path.join("target"))?;
         }
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "-q", "--offline"]).current_dir(&at).env_remove("CARGO_TARGET_DIR");
+        cargo.args(["build", "-q", "--offline"]).current_dir(&path).env_remove("CARGO_TARGET_DIR");
         Ok(Some(timed(1, || run_program(&mut cargo))?))
     })?;
     table.row("cargo build of a small crate", &built, Unit::Time);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prometheus_can_read_it() {
+    fn counters_are_written_in_the_prometheus_text_format() {
         let metrics = Metrics::default();
         metrics.count_call("stat", "ok", Duration::from_millis(2));
         metrics.count_call("stat", "denied", Duration::from_millis(1));

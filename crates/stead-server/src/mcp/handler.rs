@@ -120,7 +120,7 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         answer: ApprovalAnswer,
     ) -> Result<Result<Reply, ApprovalQuestion>, ErrorData> {
-        let started = Instant::view();
+        let started = Instant::now();
         // A name that a client invented must not become a label of the metrics.
         let tool = stead_core::tools::tool(name);
         let label = tool.map_or("unknown", |tool| tool.name);
@@ -262,7 +262,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let resource =
-            run_call(&self.live_stead, &context, |view, _| resources::resource(view, &request.uri)).await??;
+            run_call(&self.live_stead, &context, |view, _| resources::read(view, &request.uri)).await??;
         Ok(resource.into())
     }
 

@@ -166,8 +166,8 @@ impl FuseAdapter {
         let written_range = from..offset.max(from) + length;
         // If the write continues from where the file was truncated, the kernel's pages have the new bytes, and their
         // stale bytes lie behind the end of the file.
-        let is_stale_behind_end = stale_from.is_some_and(|cut| written_range.start <= cut);
-        let from = stale_from.map_or(from, |cut| cut.min(from));
+        let is_stale_behind_end = stale_from.is_some_and(|stale| written_range.start <= stale);
+        let from = stale_from.map_or(from, |stale| stale.min(from));
         let write_reply = match guard {
             Some(guard) if open.pages.has_pages() => WriteReply::DirectWrite { ino, from, guard },
             Some(_) => WriteReply::Done,

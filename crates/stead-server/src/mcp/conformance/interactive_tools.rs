@@ -65,9 +65,9 @@ async fn log(
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     // From 2026-07-28 on each request names the level that it wants. Without a level it gets no log messages.
     let threshold =
-        if is_modern { context.meta.log_level().map(LogThreshold::threshold) } else { Some(*level.lock()) };
+        if is_modern { context.meta.log_level().map(LogThreshold::from) } else { Some(*level.lock()) };
     for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-        if threshold.is_some_and(|threshold| LogThreshold::threshold(LoggingLevel::Info) >= threshold) {
+        if threshold.is_some_and(|threshold| LogThreshold::from(LoggingLevel::Info) >= threshold) {
             let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, line.into());
             context.peer.notify_logging_message(message).await?;
         }
