@@ -112,7 +112,7 @@ fn entries_matching(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry>
 /// All entries that a query finds, newest first by when each call began.
 fn entries_newest_first(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     let mut entries = entries_matching(access, query);
-    entries.sort_by(|one, other| (&other.at, other.id).cmp(&(&one.at, one.id)));
+    entries.sort_by(|left, right| (&right.at, right.id).cmp(&(&left.at, left.id)));
     entries
 }
 
@@ -661,8 +661,8 @@ fn queries_find_the_same_with_and_without_path_filters() {
     assert_eq!(filter_count(&fixture), 4);
     assert_eq!(fixture.verify().problems, [""; 0]);
     let access = fixture.access();
-    let all = entries_matching(&access, &AuditQuery::default());
-    let middle = all[3_000].at().unwrap();
+    let all_entries = entries_matching(&access, &AuditQuery::default());
+    let middle = all_entries[3_000].at().unwrap();
     let query = AuditQuery::default;
     let path = |text: &str| Some(VfsPath::parse(text).unwrap());
     let queries = [

@@ -82,11 +82,11 @@ fn content_that_can_be_reached_is_never_collected() {
         for round in 0..80 {
             clock.advance(Duration::from_secs(random.u64(..DAY)));
             let path = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
-            let other = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
+            let other_path = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
             let content = vec![random.u8(..); random.usize(..3) * 200_000 + 1 + random.usize(..9)];
             match random.u8(..6) {
                 0..=2 => drop(vfs.write(&*path, content)),
-                3 => drop(vfs.rename(&*path, &*other, Overwrite::Replace)),
+                3 => drop(vfs.rename(&*path, &*other_path, Overwrite::Replace)),
                 4 => drop(vfs.remove_file(&*path, RemoveOptions::default())),
                 _ => drop(vfs.append(&*path, content)),
             }
@@ -103,16 +103,16 @@ fn content_that_can_be_reached_is_never_collected() {
         assert_sound(&database);
         assert_eq!(database.verify(&mut |_| ()).unwrap().unreferenced, 0, "seed {seed}");
         let horizon = Timestamp(clock.now().0 - (10 * DAY * 1_000_000_000) as i64);
-        for (revision, at, tree) in &states {
+        for (revision, time, tree) in &states {
             match store.as_of(*revision) {
                 Ok(old_tree) => assert_eq!(snapshot_of(&*old_tree), *tree, "seed {seed}, version {revision}"),
                 Err(StoreError::Expired(_)) => {
                     assert!(
-                        *at < horizon && !snapshot_revisions.contains(revision),
+                        *time < horizon && !snapshot_revisions.contains(revision),
                         "seed {seed}, version {revision}"
                     );
                 }
-                Err(other) => panic!("{other:?}"),
+                Err(error) => panic!("{error:?}"),
             }
         }
         for revision in &snapshot_revisions {

@@ -82,10 +82,10 @@ fn check_answer(answer: Result<Vec<u8>, StoreError>, expected: &[u8], path: &str
 
 /// Reads an open file in pieces of this length.
 fn read_in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
-    let open = store.open(&at(path), OpenPurpose::Read)?;
+    let content = store.open(&at(path), OpenPurpose::Read)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; length]);
     loop {
-        match open.read_at(bytes.len() as u64, &mut buffer)? {
+        match content.read_at(bytes.len() as u64, &mut buffer)? {
             0 => return Ok(bytes),
             count => bytes.extend_from_slice(&buffer[..count]),
         }

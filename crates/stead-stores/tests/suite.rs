@@ -78,8 +78,8 @@ fn enable_counting(store: &dyn Store) {
         at: Timestamp(0),
     };
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
-    let all = QuotaRoot::new(StorePath::empty(), limits);
-    store.apply(Change { quotas: vec![all], ..Change::new(operation, Vec::new()) }).unwrap();
+    let quota_root = QuotaRoot::new(StorePath::empty(), limits);
+    store.apply(Change { quotas: vec![quota_root], ..Change::new(operation, Vec::new()) }).unwrap();
 }
 
 /// How many runs there are, and how many steps each has.
@@ -136,7 +136,7 @@ fn assert_undoing_revisions_gives_earlier_trees(
 ) {
     let revisions = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap().revisions;
     let mut nodes = known_nodes(store);
-    assert!(revisions.is_sorted_by(|one, other| one.number > other.number));
+    assert!(revisions.is_sorted_by(|left, right| left.number > right.number));
     for revision in revisions {
         for change in &revision.changes {
             let Some(before) = &change.before else {
@@ -144,9 +144,9 @@ fn assert_undoing_revisions_gives_earlier_trees(
                 continue;
             };
             let content_hash = before.content.as_ref().map(|content_ref| {
-                let open = store.require_history().unwrap().open_content(content_ref).unwrap();
+                let content = store.require_history().unwrap().open_content(content_ref).unwrap();
                 let mut bytes = vec![0; usize::try_from(content_ref.size()).unwrap()];
-                assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
+                assert_eq!(content.read_at(0, &mut bytes).unwrap(), bytes.len());
                 blake3::hash(&bytes)
             });
             let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };

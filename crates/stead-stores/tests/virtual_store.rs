@@ -215,10 +215,10 @@ fn equal_content_is_stored_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let database = open(&path);
-    let (one_store, other) = (database.store(["a"]).unwrap(), database.store(["b"]).unwrap());
+    let (first_store, second_store) = (database.store(["a"]).unwrap(), database.store(["b"]).unwrap());
     let large: Vec<u8> = (0..3 * CHUNK + 5).map(|index| (index / 1_000) as u8).collect();
     for name in ["x", "y"] {
-        for store in [&one_store, &other] {
+        for store in [&first_store, &second_store] {
             write(store, name, "the same");
             write(store, &format!("{name}-large"), &large);
         }
@@ -231,8 +231,8 @@ fn equal_content_is_stored_once() {
         protected: None,
         displaced: DisplacedContent::Keep,
     };
-    apply_one(&one_store, copy);
-    assert_eq!(read(&one_store, "z").unwrap(), large);
+    apply_one(&first_store, copy);
+    assert_eq!(read(&first_store, "z").unwrap(), large);
     // The small file, and four chunks with their list.
     assert_eq!(query_number(&path, "SELECT count(*) FROM content"), 6);
     assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
@@ -315,11 +315,12 @@ fn zeros_take_no_space() {
 #[test]
 fn another_process_sees_directories_move() {
     let dir = tempfile::tempdir().unwrap();
-    let [one_store, other] = [(); 2].map(|()| open(&dir.path().join("db")).store(["a"]).unwrap());
-    write(&one_store, "a/b/f", "first");
-    assert_eq!(read(&other, "a/b/f").unwrap(), b"first");
+    let [first_store, second_store] = [(); 2].map(|()| open(&dir.path().join("db")).store(["a"]).unwrap());
+    write(&first_store, "a/b/f", "first");
+    assert_eq!(read(&second_store, "a/b/f").unwrap(), b"first");
     for round in 0..20 {
-        let (mover, reader) = if round % 2 == 0 { (&one_store, &other) } else { (&other, &one_store) };
+        let (mover, reader) =
+            if round % 2 == 0 { (&first_store, &second_store) } else { (&second_store, &first_store) };
         apply_one(mover, rename_step("a/b", "a/c"));
         write(mover, "a/b/f", format!("new {round}"));
         assert_eq!(read(reader, "a/b/f").unwrap(), format!("new {round}").as_bytes());
@@ -330,7 +331,7 @@ fn another_process_sees_directories_move() {
         apply_one(mover, remove_step("a/c"));
         assert!(matches!(reader.stat(&node_path("a/c/f")), Err(StoreError::NotFound)));
     }
-    assert_eq!(one_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(first_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 
 /// Like two processes, each with a volume of its own.
@@ -470,12 +471,12 @@ fn a_lock_of_another_program_is_the_error_unavailable() {
     let path = dir.path().join("db");
     let options = DatabaseOptions { wait_timeout: Duration::from_millis(50), ..DatabaseOptions::default() };
     let store = Database::open(&path, options).unwrap().store(["a"]).unwrap();
-    let other = Connection::open(&path).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other_connection = Connection::open(&path).unwrap();
+    other_connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = apply(&store, vec![write_step("f", b"x".to_vec(), DisplacedContent::Keep)]).unwrap_err();
     assert!(matches!(refused, StoreError::Unavailable { .. }));
     assert!(!refused.to_string().contains("locked"), "{refused}");
-    other.execute_batch("ROLLBACK").unwrap();
+    other_connection.execute_batch("ROLLBACK").unwrap();
     write(&store, "f", "x");
 }
 

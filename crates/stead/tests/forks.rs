@@ -85,9 +85,9 @@ fn a_fork_is_there_at_once_and_after_reopening() {
 
     // As of a version from before the fork the rest is there, except Workspaces with a version counter of their own.
     assert_eq!(reopened.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
-    let past = reopened.as_of_text("/notes", &earlier.to_string()).unwrap();
+    let earlier_stead = reopened.as_of_text("/notes", &earlier.to_string()).unwrap();
     assert_eq!(
-        (text(&past, "/notes/g"), prefixes(&past)),
+        (text(&earlier_stead, "/notes/g"), prefixes(&earlier_stead)),
         ("1".into(), vec!["/all".into(), "/notes".to_owned()])
     );
 
@@ -105,9 +105,9 @@ fn a_fork_name_can_be_used_once_per_agent() {
     let [first, second] = [(); 2].map(|()| Stead::open(&config, "coder").unwrap());
     Stead::open(&config, "writer").unwrap().vfs().write("/all/f", "1").unwrap();
     first.fork("/all", "draft").unwrap();
-    let taken = second.fork("/all", "draft").unwrap_err();
+    let error = second.fork("/all", "draft").unwrap_err();
     assert_eq!(
-        (taken.kind(), taken.to_string()),
+        (error.kind(), error.to_string()),
         (ErrorKind::AlreadyExists, "a fork `draft` exists already; choose another name".into())
     );
     // Each agent has its own names of forks.
@@ -169,6 +169,6 @@ fn a_fork_needs_approval_where_its_base_needs_it() {
     assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has agreed here");
     let opened = Stead::open(&config, "coder").unwrap();
     assert_eq!(error_kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);
-    let other = Stead::open(&config, "other").unwrap();
-    assert_eq!(error_kind(&other, "/forks/theirs/secret"), ErrorKind::Denied);
+    let other_stead = Stead::open(&config, "other").unwrap();
+    assert_eq!(error_kind(&other_stead, "/forks/theirs/secret"), ErrorKind::Denied);
 }

@@ -102,8 +102,8 @@ fn an_undo_that_needs_content_that_was_not_retained_is_refused_with_the_reason()
         assert_eq!(undone.conflicts.len(), 1, "{:?}", undone.conflicts);
         assert_eq!(undone.conflicts[0].why, "the earlier content was not kept");
         for (path, content) in expected_files {
-            let found = vfs.read(*path).ok().map(|read| String::from_utf8(read.bytes).unwrap());
-            assert_eq!(found.as_deref(), *content, "{path}");
+            let found_content = vfs.read(*path).ok().map(|read| String::from_utf8(read.bytes).unwrap());
+            assert_eq!(found_content.as_deref(), *content, "{path}");
         }
     };
     vfs.write("/code/a", "one").unwrap();

@@ -102,8 +102,8 @@ fn no_call_reaches_a_hard_link_to_an_own_file() {
     let walked = vfs.walk("/yard", &WalkQuery::default()).unwrap();
     assert_eq!(walked.entries.len(), 3, "{walked:?}");
     assert_eq!(vfs.glob("**/link-*", "/yard", 100).unwrap().entries.len(), 0);
-    let found = vfs.grep(&GrepQuery::new("canary"), "/yard").unwrap();
-    assert_eq!(found.files.len(), 1, "{found:?}");
+    let grep_result = vfs.grep(&GrepQuery::new("canary"), "/yard").unwrap();
+    assert_eq!(grep_result.files.len(), 1, "{grep_result:?}");
 }
 
 #[test]
@@ -135,10 +135,10 @@ fn a_snapshot_contains_no_hard_link_to_an_own_file() {
     let host = Host::new();
     host.link();
     let snapshot = host.stead.snapshot(Some("/yard"), Some("before")).unwrap();
-    let past = host.stead.as_of_text("/yard", "before").unwrap();
-    let listed = past.vfs().list("/yard/dir", &ListPage::default()).unwrap();
+    let earlier_stead = host.stead.as_of_text("/yard", "before").unwrap();
+    let listed = earlier_stead.vfs().list("/yard/dir", &ListPage::default()).unwrap();
     assert_eq!(listed.total, 1, "{listed:?} {snapshot:?}");
-    assert!(past.vfs().read("/yard/dir/link-config").is_err());
+    assert!(earlier_stead.vfs().read("/yard/dir/link-config").is_err());
 }
 
 #[test]

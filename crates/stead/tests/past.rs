@@ -29,12 +29,12 @@ fn an_earlier_stead_has_the_readable_workspaces_and_can_not_be_changed() {
     vfs.write("/notes/a", "2").unwrap();
     // The two databases have separate version counters; this one has to reach the version too.
     vfs.write("/inbox/a", "1").unwrap();
-    let past = stead.as_of(first).unwrap();
-    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"1");
-    assert_eq!(past.vfs().write("/notes/a", "3").unwrap_err().kind(), ErrorKind::Denied);
-    assert_eq!(past.vfs().workspaces().count(), 1);
-    assert_eq!(past.vfs().read("/disk/a").unwrap_err().kind(), ErrorKind::Denied);
-    assert_eq!(past.vfs().read("/inbox/a").unwrap_err().kind(), ErrorKind::Denied);
+    let earlier_stead = stead.as_of(first).unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"1");
+    assert_eq!(earlier_stead.vfs().write("/notes/a", "3").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(earlier_stead.vfs().workspaces().count(), 1);
+    assert_eq!(earlier_stead.vfs().read("/disk/a").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(earlier_stead.vfs().read("/inbox/a").unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(vfs.read("/notes/a").unwrap().bytes, b"2");
 }
 
@@ -106,19 +106,19 @@ fn a_version_number_means_nothing_in_a_store_with_its_own_counter() {
         assert!(refused.to_string().contains("use a time"), "{refused}");
     }
     // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
-    let past = stead.as_of_text("/notes", &revision.to_string()).unwrap();
-    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
+    let earlier_stead = stead.as_of_text("/notes", &revision.to_string()).unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
     for path in ["/scratch/a", "/notes/beside/a"] {
-        let refused = past.vfs().read(path).unwrap_err();
+        let refused = earlier_stead.vfs().read(path).unwrap_err();
         assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
         let answer =
             stead.call("read_version", json!({ "path": "/notes/beside/a", "version": revision.to_string() }));
         assert_eq!(answer.failure.unwrap().kind, ErrorKind::Denied);
     }
     // A time means the same in both Stores.
-    let past = stead.as_of(time).unwrap();
+    let earlier_stead = stead.as_of(time).unwrap();
     for path in ["/notes/a", "/scratch/a"] {
-        assert_eq!(past.vfs().read(path).unwrap().bytes, b"then", "{path}");
+        assert_eq!(earlier_stead.vfs().read(path).unwrap().bytes, b"then", "{path}");
     }
 }
 
@@ -145,9 +145,9 @@ fn an_earlier_stead_of_a_snapshot_shows_only_the_stores_in_it() {
     stead.snapshot(None, Some("draft")).unwrap();
     stead.vfs().write("/notes/a", "now").unwrap();
 
-    let past = stead.as_of_text("/", "draft").unwrap();
-    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
-    let refused = past.vfs().read("/scratch/a").unwrap_err();
+    let earlier_stead = stead.as_of_text("/", "draft").unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
+    let refused = earlier_stead.vfs().read("/scratch/a").unwrap_err();
     assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
     let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
     assert!(refused.to_string().contains("doesn't include `/scratch/a`"), "{refused}");

@@ -73,7 +73,7 @@ fn create_tree(root: &Path) {
 
 /// Every path with its mode, time and content.
 fn describe_tree(root: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut lines = Vec::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
@@ -84,7 +84,7 @@ fn describe_tree(root: &Path) -> Vec<String> {
                 directories.push(path.clone());
                 "directory".to_owned()
             } else if attr.is_symlink() {
-                found.push(format!("{relative} -> {}", fs::read_link(&path).unwrap().display()));
+                lines.push(format!("{relative} -> {}", fs::read_link(&path).unwrap().display()));
                 continue;
             } else {
                 format!(
@@ -95,7 +95,7 @@ fn describe_tree(root: &Path) -> Vec<String> {
                         .fold(7_u64, |sum, &b| sum.wrapping_mul(31) + u64::from(b))
                 )
             };
-            found.push(format!(
+            lines.push(format!(
                 "{relative} {:o} {}.{:09} {content}",
                 attr.mode(),
                 attr.mtime(),
@@ -103,8 +103,8 @@ fn describe_tree(root: &Path) -> Vec<String> {
             ));
         }
     }
-    found.sort();
-    found
+    lines.sort();
+    lines
 }
 
 #[test]

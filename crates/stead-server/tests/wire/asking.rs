@@ -82,9 +82,9 @@ fn a_newer_client_gets_the_question_as_a_result_and_answers_in_its_next_call() {
         modern(call, capabilities.clone())
     };
     // The answer to one question isn't an answer to another.
-    let mut other = write_call();
-    other["arguments"]["path"] = "/n/other".into();
-    let response = client.request("tools/call", call_with_answer(other, "accept"));
+    let mut other_call = write_call();
+    other_call["arguments"]["path"] = "/n/other".into();
+    let response = client.request("tools/call", call_with_answer(other_call, "accept"));
     assert_eq!(response["result"]["resultType"], "input_required", "{response}");
     let done = client.request("tools/call", call_with_answer(write_call(), "accept"));
     assert_eq!(done["result"]["isError"], false, "{done}");

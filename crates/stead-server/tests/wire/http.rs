@@ -225,11 +225,14 @@ fn a_request_without_a_valid_token_gets_an_authentication_challenge() {
     let path = url.strip_prefix(&format!("http://{}", server.address)).unwrap();
     let metadata = server.request("GET", path, &[], b"");
     assert_eq!(metadata.message()["resource"], format!("http://{}/mcp", server.address));
-    for wrong in ["stead_wrong", &expired, ""] {
-        let answer = server.modern(Some(wrong), "tools/list", json!({}));
-        assert_eq!(answer.status, 401, "{wrong}");
+    for invalid_token in ["stead_wrong", &expired, ""] {
+        let answer = server.modern(Some(invalid_token), "tools/list", json!({}));
+        assert_eq!(answer.status, 401, "{invalid_token}");
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"));
-        assert!(wrong.is_empty() || !answer.body.contains(wrong), "a credential is never repeated");
+        assert!(
+            invalid_token.is_empty() || !answer.body.contains(invalid_token),
+            "a credential is never repeated"
+        );
     }
     let forbidden = server.modern(Some(&of_unknown_agent), "tools/list", json!({}));
     assert_eq!(forbidden.status, 403);
@@ -320,9 +323,9 @@ fn a_stream_ends_when_its_token_is_revoked() {
     assert_eq!(read_head(&mut reader).status, 200);
     server.tokens().revoke(&id).unwrap();
     let start = Instant::now();
-    let mut rest = String::new();
-    reader.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("notifications/subscriptions/acknowledged"), "{rest}");
+    let mut stream_text = String::new();
+    reader.read_to_string(&mut stream_text).unwrap();
+    assert!(stream_text.contains("notifications/subscriptions/acknowledged"), "{stream_text}");
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 

@@ -51,15 +51,15 @@ fn a_picture_follows_a_text_and_other_bytes_are_described() {
     assert!(image["content"][0]["text"].as_str().unwrap().starts_with("/notes/a.png: image/png, 12 bytes ["));
     assert_eq!(image["content"][1]["type"], "image");
     assert_eq!(image["content"][1]["mimeType"], "image/png");
-    let other = client.call("read_file", json!({ "path": "/notes/a b.bin" }));
-    let text = other["content"][0]["text"].as_str().unwrap();
+    let binary = client.call("read_file", json!({ "path": "/notes/a b.bin" }));
+    let text = binary["content"][0]["text"].as_str().unwrap();
     assert!(
         text.starts_with(
             "/notes/a b.bin is binary: application/octet-stream, 4 bytes; read it with encoding"
         ),
         "{text}"
     );
-    assert_eq!(other["content"].as_array().unwrap().len(), 1);
+    assert_eq!(binary["content"].as_array().unwrap().len(), 1);
     let bytes = client.call("read_file", json!({ "path": "/notes/a b.bin", "encoding": "base64" }));
     assert!(bytes["content"][0]["text"].as_str().unwrap().starts_with("AJ+Slg==\n["), "{bytes}");
 }
@@ -128,6 +128,6 @@ fn nothing_that_a_client_sends_changes_its_identity() {
         }),
     );
     assert_eq!(code(&denied["result"]), "denied", "{denied}");
-    let wrong = client.call("read_file", json!({ "path": "/notes/plan.md", "agent": "admin" }));
-    assert_eq!(code(&wrong), "invalid");
+    let invalid = client.call("read_file", json!({ "path": "/notes/plan.md", "agent": "admin" }));
+    assert_eq!(code(&invalid), "invalid");
 }

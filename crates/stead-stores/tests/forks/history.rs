@@ -61,10 +61,10 @@ fn the_revisions_of_a_fork_are_what_differs_from_its_base() {
     write(&base, "d/f", "of the base");
     rename(&fork, "d/f", "e/f");
     remove(&fork, "d/gone");
-    let found = fork.revisions(&RevisionQuery::all()).unwrap();
-    assert_eq!(found.revisions.len(), 2);
-    assert!(found.revisions.iter().all(|revision| revision.number > forked_at));
-    let moved: Vec<&NodeChange> = found
+    let page = fork.revisions(&RevisionQuery::all()).unwrap();
+    assert_eq!(page.revisions.len(), 2);
+    assert!(page.revisions.iter().all(|revision| revision.number > forked_at));
+    let moved: Vec<&NodeChange> = page
         .revisions
         .iter()
         .flat_map(|revision| &revision.changes)

@@ -17,8 +17,8 @@ fn runs_and_steps() -> (u64, usize) {
 /// Turns counting on, so that `verify` can compare.
 fn enable_counting(store: &dyn Store) {
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
-    let all = QuotaRoot::new(StorePath::empty(), limits);
-    store.apply(Change { quotas: vec![all], ..change(Vec::new()) }).unwrap();
+    let quota_root = QuotaRoot::new(StorePath::empty(), limits);
+    store.apply(Change { quotas: vec![quota_root], ..change(Vec::new()) }).unwrap();
 }
 
 /// Changes a base after it was forked, in every possible way.

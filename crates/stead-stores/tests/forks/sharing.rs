@@ -113,8 +113,8 @@ fn a_page_of_a_directory_counts_what_the_fork_shows() {
     write(&fork, "e", "1");
     let page = Page { after: Name::new(*b"a"), limit: 2 };
     let listed = fork.list(&node_path(""), &page).unwrap();
-    let found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
-    assert_eq!((found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));
+    let names_found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!((names_found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
     let draft = fork_record("coder", "draft");
     Forks::fork(&base, &draft).unwrap();
     assert!(matches!(Forks::fork(&base, &draft), Err(StoreError::AlreadyExists)));
-    let other = fork_record("reviewer", "draft");
-    Forks::fork(&base, &other).unwrap();
+    let reviewers_draft = fork_record("reviewer", "draft");
+    Forks::fork(&base, &reviewers_draft).unwrap();
     // Another process finds it.
     let reopened = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
     assert_eq!(reopened.forks("coder").unwrap(), std::slice::from_ref(&draft));

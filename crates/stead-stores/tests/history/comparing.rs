@@ -29,11 +29,11 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     let newer = store.require_history().unwrap().latest_revision().unwrap();
 
     let differences = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = differences
+    let lines: Vec<_> = differences
         .iter()
         .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
         .collect();
-    assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
+    assert_eq!(lines, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
     let content_of =
         |kind| differences.iter().find(|difference| difference.difference == kind).unwrap().content.clone();
     assert_eq!(
@@ -44,11 +44,11 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     assert_eq!(content_of(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
 
     let reversed = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
-    let shown: Vec<_> = reversed
+    let lines: Vec<_> = reversed
         .iter()
         .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
         .collect();
-    assert_eq!(shown, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
+    assert_eq!(lines, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
     assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
 }
 
@@ -59,12 +59,12 @@ fn blame_names_the_agent_that_wrote_each_line(store: &Arc<dyn Store>) {
     a.append("/w/f", "four\n").unwrap();
     a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
     let lines = a.blame("/w/g").unwrap();
-    let shown: Vec<_> = lines
+    let authors_and_lines: Vec<_> = lines
         .iter()
         .map(|line| {
             let agent = &line.operation.as_ref().unwrap().identity.agent;
             format!("{agent} {}", String::from_utf8_lossy(&line.line).trim_end())
         })
         .collect();
-    assert_eq!(shown, ["a one", "b zwei", "a three", "a four"]);
+    assert_eq!(authors_and_lines, ["a one", "b zwei", "a three", "a four"]);
 }

@@ -180,14 +180,16 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         let a = vfs_for(store, "a");
         a.write("/w/d/f", "one\n").unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let closed = store.require_history().unwrap().latest_revision().unwrap();
+        let closed_revision = store.require_history().unwrap().latest_revision().unwrap();
         a.set_attributes("/w/d", Some(0o755), None).unwrap();
         a.write("/w/d/f", "two\n").unwrap();
         a.write("/w/d/g", "three\n").unwrap();
-        let open = store.require_history().unwrap().latest_revision().unwrap();
-        for (revision, mode, content, exists) in
-            [(closed, mode, "one\n", false), (open, 0o755, "two\n", true), (closed, mode, "one\n", false)]
-        {
+        let open_revision = store.require_history().unwrap().latest_revision().unwrap();
+        for (revision, mode, content, exists) in [
+            (closed_revision, mode, "one\n", false),
+            (open_revision, 0o755, "two\n", true),
+            (closed_revision, mode, "one\n", false),
+        ] {
             assert!(a.restore("/w", revision, &RestoreOptions::default()).unwrap().done);
             assert_eq!(a.stat("/w/d").unwrap().mode, mode);
             a.set_attributes("/w/d", Some(0o755), None).unwrap();

@@ -130,8 +130,11 @@ fn all_operations_are_undone_at_once_and_redone(store: &Arc<dyn Store>) {
         let undone = undo(&vfs, UndoTarget::Last(usize::MAX / 8));
         assert!(undone.undone.len() <= count, "seed {seed}");
         // The operations that weren't undone had no effect.
-        let more = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
-        assert!(more.undone.is_empty() && more.conflicts.is_empty(), "seed {seed}: {more:?}");
+        let second_undo = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+        assert!(
+            second_undo.undone.is_empty() && second_undo.conflicts.is_empty(),
+            "seed {seed}: {second_undo:?}"
+        );
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
         if let Some(operation) = undone.operation {
             undo(&vfs, UndoTarget::Operation(operation));

@@ -48,8 +48,8 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
     assert!(!a.exists("/one/f").unwrap());
     assert_eq!(text(&a, "/two/f"), "2");
 
-    let rest = undo(&a, UndoTarget::Last(1));
-    assert_eq!((rest.undone.len(), rest.changes.len()), (1, 1), "{rest:?}");
+    let second_undo = undo(&a, UndoTarget::Last(1));
+    assert_eq!((second_undo.undone.len(), second_undo.changes.len()), (1, 1), "{second_undo:?}");
     assert!(!a.exists("/two/f").unwrap());
     assert!(!a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);
 }
@@ -89,8 +89,8 @@ fn an_operation_that_comes_into_conflict_during_its_undo_does_not_count_as_undon
     assert_eq!(text(&a, "/two/kept"), "another's");
 
     let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
-    let again = a.undo(target, UndoOptions::default()).unwrap();
-    assert_eq!(again.conflicts.len(), 1, "it can still be undone: {again:?}");
+    let second_undo = a.undo(target, UndoOptions::default()).unwrap();
+    assert_eq!(second_undo.conflicts.len(), 1, "it can still be undone: {second_undo:?}");
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn an_operation_whose_directory_gets_an_entry_during_its_undo_does_not_count_as_
     assert!(!undone.incomplete[0].is_partial);
     assert!(a.exists("/two/d/theirs").unwrap());
     let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
-    let again = a.undo(target, UndoOptions::default()).unwrap();
-    assert_eq!(again.conflicts.len(), 1, "it can still be undone: {again:?}");
+    let second_undo = a.undo(target, UndoOptions::default()).unwrap();
+    assert_eq!(second_undo.conflicts.len(), 1, "it can still be undone: {second_undo:?}");
 }
 
 #[test]
@@ -153,16 +153,16 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let revision = one.require_history().unwrap().latest_revision().unwrap();
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
-    let differences = |prefix: &str| -> Vec<String> {
-        let found = a.diff(prefix, revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
-        found
+    let differences_in = |prefix: &str| -> Vec<String> {
+        let differences = a.diff(prefix, revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+        differences
             .iter()
             .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
             .collect()
     };
-    assert_eq!(differences("/"), ["changed /one/f", "added /one/two/g"]);
-    assert_eq!(differences("/one"), ["changed /one/f", "added /one/two/g"]);
-    assert_eq!(differences("/one/two"), ["added /one/two/g"]);
+    assert_eq!(differences_in("/"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differences_in("/one"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differences_in("/one/two"), ["added /one/two/g"]);
 }
 
 /// A revision number means nothing in a Store with a counter of its own.

@@ -31,8 +31,8 @@ fn a_restore_brings_back_the_time_of_a_file_that_was_only_touched(store: &Arc<dy
     let restored = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     assert_eq!(a.stat("/w/f").unwrap().modified.unwrap(), time);
-    let again = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
-    assert!(again.changes.is_empty(), "{again:?}");
+    let second_restore = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
+    assert!(second_restore.changes.is_empty(), "{second_restore:?}");
 }
 
 #[test]

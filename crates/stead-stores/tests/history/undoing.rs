@@ -357,8 +357,8 @@ fn an_undone_operation_can_not_be_undone_again(store: &Subject) {
     let a = vfs_for(store, "a");
     let written = a.write("/w/f", "x").unwrap();
     let undone = undo(&a, UndoTarget::Operation(written.operation));
-    let again = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::NotFound, "{again}");
+    let error = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     // After the undo is undone, it can be.
     undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
     undo(&a, UndoTarget::Operation(written.operation));

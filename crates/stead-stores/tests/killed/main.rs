@@ -293,17 +293,17 @@ macro_rules! acts {
             use super::*;
 
             #[test]
-            fn keeping_content() {
+            fn retaining_content() {
                 kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Fast });
             }
 
             #[test]
-            fn keeping_content_on_the_disk() {
+            fn retaining_content_with_full_durability() {
                 kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Full });
             }
 
             #[test]
-            fn keeping_no_content() {
+            fn without_retained_content() {
                 kill_at_every_call(Act::$act, StoreSettings { retains_content: false, durability: Durability::Fast });
             }
         })*

@@ -50,7 +50,7 @@ fn die_before_every_action_with(
     for death in 0.. {
         let bench = Bench::with(|options| options.displaced_retention = retention);
         set_up(&bench);
-        let told = history::revision_texts(&bench.store);
+        let texts_before = history::revision_texts(&bench.store);
         let Bench { temp, root: _, store } = bench;
         drop(store);
         let count = Arc::new(AtomicUsize::new(0));
@@ -81,8 +81,8 @@ fn die_before_every_action_with(
             "{name}, death {death}"
         );
         assert_eq!(staging_counts(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
-        let revisions = history::revision_texts(&store);
-        let added = revisions.len() - told.len();
+        let texts_after = history::revision_texts(&store);
+        let added = texts_after.len() - texts_before.len();
         // A change that changed nothing may have been made or not.
         assert!(
             before == after || added == usize::from(current == after),
@@ -90,9 +90,9 @@ fn die_before_every_action_with(
         );
         assert!(added <= 1);
         let is_unchanged = if retention.is_some() {
-            revisions[added..] == told
+            texts_after[added..] == texts_before
         } else {
-            history::without_content(&revisions[added..]) == history::without_content(&told)
+            history::without_content(&texts_after[added..]) == history::without_content(&texts_before)
         };
         assert!(is_unchanged, "{name}, death {death}: the deeds before are told as ever");
         if added == 1 && retention.is_some() {
@@ -223,13 +223,13 @@ fn a_step_that_fails_rolls_back_the_steps_before_it() {
     for (index, first) in firsts.iter().enumerate() {
         assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
         for (path, node) in &nodes {
-            let found = bench.store.stat(&NodePath::of_node(*node)).map(|attr| attr.node);
-            assert_eq!(found.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
+            let found_node = bench.store.stat(&NodePath::of_node(*node)).map(|attr| attr.node);
+            assert_eq!(found_node.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
         }
         assert_eq!(tree(&bench.store), before, "after step kind {index}");
     }
-    let all = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
-    assert!(bench.store.apply(change(all)).is_err());
+    let steps = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
+    assert!(bench.store.apply(change(steps)).is_err());
     assert_eq!(tree(&bench.store), before);
     let stores: Vec<_> = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().collect();
     assert_eq!(stores.len(), 1);

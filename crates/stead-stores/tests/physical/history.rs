@@ -16,7 +16,7 @@ pub(crate) type RevisionText = Vec<(Option<String>, Option<String>)>;
 
 /// The revisions with a hash of their contents, newest first.
 pub(crate) fn revision_texts(store: &dyn Store) -> Vec<RevisionText> {
-    let found = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap();
+    let page = store.require_history().unwrap().revisions(&RevisionQuery::all()).unwrap();
     let state_text = |state: &Option<NodeState>| {
         let state = state.as_ref()?;
         let content = state
@@ -35,17 +35,17 @@ pub(crate) fn revision_texts(store: &dyn Store) -> Vec<RevisionText> {
         changes.sort();
         changes
     };
-    found.revisions.iter().map(changes).collect()
+    page.revisions.iter().map(changes).collect()
 }
 
 /// The same revisions, without the contents.
-pub(crate) fn without_content(told: &[RevisionText]) -> Vec<RevisionText> {
+pub(crate) fn without_content(texts: &[RevisionText]) -> Vec<RevisionText> {
     let without_hash =
         |state_text: &Option<String>| Some(state_text.as_ref()?.rsplit_once(' ')?.0.to_owned());
     let revision = |revision: &RevisionText| {
         revision.iter().map(|(before, after)| (without_hash(before), without_hash(after))).collect()
     };
-    told.iter().map(revision).collect()
+    texts.iter().map(revision).collect()
 }
 
 fn content_bytes(store: &dyn Store, content_ref: &stead_core::store::ContentRef) -> Vec<u8> {
@@ -180,10 +180,10 @@ fn content_that_another_program_replaced_is_unknown_and_its_own_content_is_retai
     std::fs::write(bench.host_path("a"), "theirs once more").unwrap();
     assert_eq!(node_changes(&bench.store)[0].after.as_ref().unwrap().content, None);
     std::fs::rename(bench.host_path("a"), bench.host_path("moved")).unwrap();
-    let found = bench.store.revisions(&RevisionQuery::all()).unwrap();
-    let change = &found.revisions[0].changes[0];
+    let page = bench.store.revisions(&RevisionQuery::all()).unwrap();
+    let change = &page.revisions[0].changes[0];
     assert_eq!(change.after.as_ref().unwrap().content, None);
-    assert!(!found.current.contains_key(&change.node));
+    assert!(!page.current.contains_key(&change.node));
     assert_eq!(text(&bench.store, &change.before).as_deref(), Some("theirs"));
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
@@ -206,18 +206,24 @@ fn a_file_that_is_too_large_is_not_retained_and_its_revision_says_so() {
     write(&bench.store, "tree/small", "small");
     write(&bench.store, "tree/in/large", "more than ten bytes");
     apply(&bench.store, remove_step("tree", Subtree::Directory)).unwrap();
-    let found = bench.store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().revisions;
-    assert_eq!(found[0].changes.len(), 4);
+    let last_revision =
+        bench.store.revisions(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().revisions;
+    assert_eq!(last_revision[0].changes.len(), 4);
     let state_before = |name: &str| {
         let has_name = |change: &&NodeChange| change.before.as_ref().unwrap().name == name.as_bytes();
-        found[0].changes.iter().find(has_name).unwrap().before.clone()
+        last_revision[0].changes.iter().find(has_name).unwrap().before.clone()
     };
     assert_eq!(text(&bench.store, &state_before("small")).as_deref(), Some("small"));
     let large = state_before("large").unwrap();
     assert_eq!((large.content, large.size), (None, 19));
     assert_eq!(
         large.parent,
-        found[0].changes.iter().find(|change| change.before.as_ref().unwrap().name == b"in").unwrap().node
+        last_revision[0]
+            .changes
+            .iter()
+            .find(|change| change.before.as_ref().unwrap().name == b"in")
+            .unwrap()
+            .node
     );
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
@@ -343,7 +349,7 @@ fn another_store_on_the_same_directory_sees_the_same_revisions() {
 }
 
 #[test]
-fn the_first_change_creates_the_ledger() {
+fn the_ledger_is_created_by_the_first_change_and_not_before() {
     let temp = TempDir::new().unwrap();
     std::fs::create_dir(temp.path().join("root")).unwrap();
     std::fs::write(temp.path().join("root/there"), "before Stead came").unwrap();
@@ -459,13 +465,13 @@ fn every_change_of_many_threads_is_in_the_history() {
     });
     assert_eq!(revision_texts(&bench.store).len(), 120);
     // Every content that was ever written can still be read.
-    let unknown = node_changes(&bench.store)
+    let without_content_count = node_changes(&bench.store)
         .iter()
         .flat_map(|change| [change.before.clone(), change.after.clone()])
         .flatten()
         .filter(|state| state.kind == NodeKind::File && state.content.is_none())
         .count();
-    assert_eq!(unknown, 0);
+    assert_eq!(without_content_count, 0);
     assert_eq!(read(&bench.store, "log").lines().count(), 30);
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }

@@ -179,14 +179,14 @@ pub type Tree = BTreeMap<String, (NodeKind, u32, Vec<u8>)>;
 
 pub fn tree(store: &dyn Store) -> Tree {
     let mut tree = Tree::new();
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     store
         .walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
-            found.push(entry);
+            entries.push(entry);
             ControlFlow::Continue(())
         })
         .unwrap();
-    for entry in found {
+    for entry in entries {
         let node_path = NodePath::from_root(entry.path.clone());
         let content = match entry.attr.kind {
             NodeKind::File => store.read(&node_path, 1 << 30).unwrap().bytes,

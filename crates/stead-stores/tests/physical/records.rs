@@ -65,7 +65,7 @@ fn audit_records(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
 /// Dies before each action of a change in turn. Returns how often the change was on record and then rolled back.
 fn die_before_every_action(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
     let mut rolled_back = 0;
-    for death in 0.. {
+    for death_index in 0.. {
         let temp = TempDir::new().unwrap();
         std::fs::create_dir(temp.path().join("root")).unwrap();
         let (store, audit) = process(temp.path(), |_| ());
@@ -76,7 +76,7 @@ fn die_before_every_action(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
         let (doomed, audit) = process(temp.path(), |options| {
-            options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death));
+            options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death_index));
         });
         let before = tree(&doomed);
         let change = change_with_record("/file", steps());
@@ -100,7 +100,7 @@ fn die_before_every_action(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
                     (&ok.at, &ok.paths, &ok.agent, &ok.thread, &ok.stead, &ok.scope)
                 );
             }
-            _ => panic!("{name}, death {death}: made: {is_changed}, on record: {outcomes:?}"),
+            _ => panic!("{name}, death {death_index}: made: {is_changed}, on record: {outcomes:?}"),
         }
         if !died {
             return rolled_back;

@@ -390,12 +390,12 @@ fn a_file_that_is_too_large_is_refused_before_memory_is_allocated() {
 fn open_content_outlives_its_name() {
     let bench = Bench::new();
     write(&bench.store, "file", "first");
-    let open = bench.store.open(&at("file"), OpenPurpose::Read).unwrap();
+    let content = bench.store.open(&at("file"), OpenPurpose::Read).unwrap();
     apply(&bench.store, append_step("file", b" and more")).unwrap();
     write(&bench.store, "file", "second");
     apply(&bench.store, remove_step("file", Subtree::File)).unwrap();
     let mut buffer = [0; 10];
-    assert_eq!(open.read_at(0, &mut buffer).unwrap(), 5);
+    assert_eq!(content.read_at(0, &mut buffer).unwrap(), 5);
     assert_eq!(&buffer[..5], b"first");
 }
 
@@ -413,8 +413,8 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     assert_eq!(&draft_bytes[98..123], [&b"89"[..], &[0; 20], b"end"].concat());
     // Another program appends meanwhile. What it wrote stays, as the draft doesn't set a length.
     use std::io::Write;
-    let mut other = std::fs::OpenOptions::new().append(true).open(bench.host_path("file")).unwrap();
-    other.write_all(b"more").unwrap();
+    let mut host_file = std::fs::OpenOptions::new().append(true).open(bench.host_path("file")).unwrap();
+    host_file.write_all(b"more").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
     let step = Step::Write { at: NodePath::of_node(node), content, options: PutOptions::default() };
     assert_eq!(apply(&bench.store, step).unwrap().attr.unwrap().node, node);
@@ -432,7 +432,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     // Unless the file that the draft is based on has changed.
     let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
-    other.write_all(b"!").unwrap();
+    host_file.write_all(b"!").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
     let result = apply(&bench.store, Step::Write { at: at("copy"), content, options: PutOptions::default() });
     assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");

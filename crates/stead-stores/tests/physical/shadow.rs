@@ -276,8 +276,11 @@ fn diff_shows_the_changes_of_all_programs() {
     site.put("gone", "x");
     let first = site.snapshot();
     let diff = |from, to| {
-        let found = site.vfs(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
-        found.iter().map(|first| format!("{} {}", first.difference.as_str(), first.path)).collect::<Vec<_>>()
+        let differences = site.vfs(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
+        differences
+            .iter()
+            .map(|first| format!("{} {}", first.difference.as_str(), first.path))
+            .collect::<Vec<_>>()
     };
     assert_eq!(diff(first.revision, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");

@@ -115,19 +115,19 @@ pub(crate) fn calls(trace: &str) -> Vec<Call<'_>> {
             continue;
         }
         let second = time.parse().unwrap_or_else(|_| panic!("line {line} of the trace has no time: {time}"));
-        if let Some(first) = rest.strip_suffix(" <unfinished ...>") {
-            unfinished.insert(thread, (line, first));
+        if let Some(first_part) = rest.strip_suffix(" <unfinished ...>") {
+            unfinished.insert(thread, (line, first_part));
             continue;
         }
-        let (began, first, last) = match rest.strip_prefix("<... ") {
+        let (began, first_part, second_part) = match rest.strip_prefix("<... ") {
             Some(resumed) => {
-                let (_, last) = resumed.split_once(" resumed>").expect("a call goes on");
-                let Some((began, first)) = unfinished.remove(thread) else { continue };
-                (began, first, last)
+                let (_, second_part) = resumed.split_once(" resumed>").expect("a call goes on");
+                let Some((began, first_part)) = unfinished.remove(thread) else { continue };
+                (began, first_part, second_part)
             }
             None => (line, rest, ""),
         };
-        calls.extend(call(first, last, second, began, line));
+        calls.extend(call(first_part, second_part, second, began, line));
     }
     calls
 }

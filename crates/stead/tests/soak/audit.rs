@@ -89,8 +89,14 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
         ControlFlow::Continue(())
     };
     access.each(&AuditQuery::default(), visit).unwrap();
-    let wrong: Vec<_> = answered.iter().filter(|(_, times)| **times != 1).collect();
-    assert!(wrong.is_empty(), "{} of {} are not there once: {:?}", wrong.len(), answered.len(), wrong[0]);
+    let not_recorded_once: Vec<_> = answered.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(
+        not_recorded_once.is_empty(),
+        "{} of {} are not there once: {:?}",
+        not_recorded_once.len(),
+        answered.len(),
+        not_recorded_once[0]
+    );
     let verified = access.verify(&ArchiveLookup::default(), &mut |_| ()).unwrap();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!(verified.unsigned, 0);

@@ -39,10 +39,10 @@ impl Task {
                 // The build directory may be closed to other users.
                 let copy = directory.join("program");
                 std::fs::copy(program, &copy).unwrap();
-                let mut other = Command::new(copy);
+                let mut as_user = Command::new(copy);
                 let id = u32::try_from(uid).unwrap();
-                other.uid(id).gid(id);
-                other
+                as_user.uid(id).gid(id);
+                as_user
             }
             _ => Command::new(program),
         };

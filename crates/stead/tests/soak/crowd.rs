@@ -82,8 +82,8 @@ fn share_among_processes(kind: Kind) {
     let directory = tempfile::tempdir().unwrap();
     let store = kind.open(directory.path());
     let vfs = vfs_for(Arc::clone(&store), "checker");
-    let all = || (0..PROCESSES).flat_map(|process| (0..THREADS).map(move |thread| (process, thread)));
-    let counters: String = all().map(|(process, thread)| line(process, thread, 0)).collect();
+    let all_threads = || (0..PROCESSES).flat_map(|process| (0..THREADS).map(move |thread| (process, thread)));
+    let counters: String = all_threads().map(|(process, thread)| line(process, thread, 0)).collect();
     vfs.write("/counters", counters).unwrap();
     for name in ["/from", "/to", "/dirs"] {
         vfs.mkdir(name, Parents::Create).unwrap();
@@ -108,7 +108,7 @@ fn share_among_processes(kind: Kind) {
     assert_eq!(logged.len(), log.lines().count(), "a line was appended twice");
     assert_eq!(logged.len() as u64, PROCESSES * THREADS * rounds());
     let mut expected = BTreeSet::new();
-    for (process, thread) in all() {
+    for (process, thread) in all_threads() {
         assert!(
             counters.contains(&line(process, thread, rounds())),
             "an edit of p{process}t{thread} is lost"

@@ -49,14 +49,17 @@ fn read_everything(vfs: &Vfs) {
     assert_eq!(vfs.list("/w/many", &ListPage::all()).unwrap().entries.len(), FILES);
     let deep = format!("/w{}/bottom", "/d".repeat(60));
     assert_eq!(vfs.read(&*deep).unwrap().bytes, b"needle\n");
-    let found = vfs.grep(&GrepQuery::new("needle"), "/w").unwrap();
-    assert_eq!(found.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*deep]);
+    let grep_result = vfs.grep(&GrepQuery::new("needle"), "/w").unwrap();
+    assert_eq!(grep_result.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*deep]);
     let listed = vfs.list("/w", &ListPage::all()).unwrap().entries;
     let listed: Vec<_> = listed.iter().map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
     assert!(listed.contains(&"fifo fifo".to_owned()), "{listed:?}");
     assert!(listed.contains(&"file evil\\u{a}\\u{1b}[2J\\u{7}name".to_owned()), "{listed:?}");
     let walked = vfs.walk("/w", &WalkQuery::default()).unwrap().entries;
-    assert!(walked.len() > FILES && !walked.iter().any(|found| found.path.chars().any(char::is_control)));
+    assert!(
+        walked.len() > FILES
+            && !walked.iter().any(|grep_result| grep_result.path.chars().any(char::is_control))
+    );
     let fifo = "/w/fifo";
     assert_eq!(error_kind(vfs.read(fifo)), ErrorKind::Unsupported);
     assert_eq!(error_kind(vfs.read_lines(fifo, LineRange::default())), ErrorKind::Unsupported);

@@ -50,11 +50,11 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let at = SystemClock.now();
     let identity = Arc::new(Identity::agent("worker"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
-    let all = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
+    let scope = CaptureScope::new(StorePath::empty(), StorePath::empty(), PathGlobs::none());
     let captured = store
         .require_history()
         .unwrap()
-        .capture(&[all].into_iter().collect(), &operation, &mut |_| Ok(()))
+        .capture(&[scope].into_iter().collect(), &operation, &mut |_| Ok(()))
         .unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
     database.snapshot_with_captures(new, captured.into_iter().collect()).unwrap().revision

@@ -54,8 +54,8 @@ fn calls() -> Vec<Call> {
             vfs.remove_file("/w/d/only-outside", RemoveOptions::default()).map(|_| String::new())
         }),
         ("remove tree", |vfs, n| {
-            let all = RemoveOptions { recursive: true, force: true, if_match: None };
-            vfs.remove_directory(format!("/w/d/made{}", n % 5), all).map(|_| String::new())
+            let recursive = RemoveOptions { recursive: true, force: true, if_match: None };
+            vfs.remove_directory(format!("/w/d/made{}", n % 5), recursive).map(|_| String::new())
         }),
         ("rename in", |vfs, n| {
             vfs.rename(format!("/w/d/new{}", n % 7), format!("/w/d/renamed{}", n % 7), Overwrite::Replace)
@@ -70,8 +70,8 @@ fn calls() -> Vec<Call> {
         ("copy tree", |vfs, n| {
             let copied =
                 vfs.copy("/w/d/sub", format!("/w/tree{n}"), Overwrite::Refuse).map(|_| String::new());
-            let all = RemoveOptions { recursive: true, force: true, if_match: None };
-            vfs.remove_directory(format!("/w/tree{n}"), all)?;
+            let recursive = RemoveOptions { recursive: true, force: true, if_match: None };
+            vfs.remove_directory(format!("/w/tree{n}"), recursive)?;
             copied
         }),
         ("set_attributes", |vfs, _| vfs.set_attributes("/w/d/f", Some(0o640), None).map(|_| String::new())),
@@ -89,7 +89,7 @@ fn calls() -> Vec<Call> {
 /// Everything outside, so that any change shows.
 fn snapshot_of_outside(outside: &Path) -> Vec<(String, Vec<u8>, u32)> {
     use std::os::unix::fs::PermissionsExt;
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     let mut directories = vec![outside.to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
@@ -99,11 +99,11 @@ fn snapshot_of_outside(outside: &Path) -> Vec<(String, Vec<u8>, u32)> {
             if meta.is_dir() {
                 directories.push(path.clone());
             }
-            found.push((path.display().to_string(), content, meta.permissions().mode()));
+            entries.push((path.display().to_string(), content, meta.permissions().mode()));
         }
     }
-    found.sort();
-    found
+    entries.sort();
+    entries
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn nothing_is_read_or_written_outside_while_a_directory_is_swapped_for_a_symlink
                         n += 4;
                         let (name, call) = calls[usize::try_from(n % calls.len() as u64).unwrap()];
                         match call(&vfs, n) {
-                            Ok(seen) => {
-                                let leaked = seen.contains(SECRET)
-                                    || seen.contains(ONLY_OUTSIDE)
-                                    || seen.contains("17 bytes");
-                                assert!(!leaked, "`{name}` looked outside: {seen}");
+                            Ok(output) => {
+                                let leaked = output.contains(SECRET)
+                                    || output.contains(ONLY_OUTSIDE)
+                                    || output.contains("17 bytes");
+                                assert!(!leaked, "`{name}` looked outside: {output}");
                             }
                             Err(error) => {
                                 failed.fetch_add(1, Ordering::Relaxed);

@@ -157,8 +157,8 @@ fn a_fork_for_another_agent_or_under_another_configuration_keeps_its_exclusions(
     owner.vfs().write(format!("/home/wo/{NAME}"), SECRET).unwrap();
     let coder = Stead::open(&nested_config, "coder").unwrap();
     coder.fork("/home", "mine").unwrap();
-    let given = coder.fork_to("/home", "yours", "other").unwrap();
-    assert_eq!(given.excluded.len(), 1);
+    let other_agents_fork = coder.fork_to("/home", "yours", "other").unwrap();
+    assert_eq!(other_agents_fork.excluded.len(), 1);
     // The nested Workspace isn't in this configuration any more, but the forks still withhold what it withheld.
     let plain_config = config(&directory, CONFIG);
     for (agent, prefix) in [("coder", "/forks/mine"), ("other", "/forks/yours")] {

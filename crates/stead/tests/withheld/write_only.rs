@@ -81,8 +81,8 @@ fn an_edit_of_any_file_but_the_agents_own_is_denied_in_the_same_way() {
     assert!(denied.contains("whole content you wrote yourself"), "{denied}");
     for path in PATHS {
         assert_eq!(inbox.comparable_answer("edit_file", path, edit.clone()), denied, "{path}");
-        let other = json!({ "old_string": "zzz", "new_string": "y", "replace_all": true });
-        assert_eq!(inbox.comparable_answer("edit_file", path, other), denied, "{path}");
+        let other_edit = json!({ "old_string": "zzz", "new_string": "y", "replace_all": true });
+        assert_eq!(inbox.comparable_answer("edit_file", path, other_edit), denied, "{path}");
     }
     assert_eq!(inbox.text("/in/theirs.txt"), "secret words\n");
 }
@@ -92,7 +92,7 @@ fn a_version_tag_is_compared_only_for_the_agents_own_file() {
     let inbox = Inbox::new();
     let tag = inbox.owner.vfs().stat("/in/theirs.txt").unwrap().tag.unwrap().to_string();
     let stale = inbox.owner.vfs().write("/docs/canary-target", "x").unwrap().tag.unwrap().to_string();
-    for (tool, rest) in [
+    for (tool, other_arguments) in [
         ("write_file", json!({ "content": "mine" })),
         ("append_file", json!({ "content": "mine" })),
         ("delete_file", json!({})),
@@ -100,7 +100,7 @@ fn a_version_tag_is_compared_only_for_the_agents_own_file() {
         ("move_file", json!({ "destination": "/in/moved" })),
     ] {
         let call_with_tag = |path: &str, tag: &str| {
-            let mut arguments = rest.clone();
+            let mut arguments = other_arguments.clone();
             arguments["if_match"] = json!(tag);
             inbox.comparable_answer(tool, path, arguments)
         };
@@ -242,12 +242,12 @@ fn opening_a_new_file_makes_as_many_versions_as_opening_an_existing_one() {
 #[test]
 fn another_thread_is_another_writer() {
     let store = Arc::new(MemoryStore::new());
-    let one = agent(&store).thread("one").build().unwrap();
-    let two = agent(&store).thread("two").build().unwrap();
-    one.vfs().write("/in/a", "text").unwrap();
-    let edited = two.vfs().edit("/in/a", "text", "x", stead::Occurrences::One);
+    let first_thread = agent(&store).thread("one").build().unwrap();
+    let second_thread = agent(&store).thread("two").build().unwrap();
+    first_thread.vfs().write("/in/a", "text").unwrap();
+    let edited = second_thread.vfs().edit("/in/a", "text", "x", stead::Occurrences::One);
     assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
-    one.vfs().edit("/in/a", "text", "x", stead::Occurrences::One).unwrap();
+    first_thread.vfs().edit("/in/a", "text", "x", stead::Occurrences::One).unwrap();
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn only_the_agents_own_file_can_be_moved() {
     assert_eq!(inbox.text("/in/moved"), "mine");
     vfs.edit("/in/moved", "mine", "still mine", stead::Occurrences::One).unwrap();
     vfs.write("/in/again", "x").unwrap();
-    let taken = vfs.rename("/in/again", "/in/theirs.txt", stead::vfs::Overwrite::Refuse).unwrap_err();
-    assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "without overwrite it tells that a name is taken");
+    let error = vfs.rename("/in/again", "/in/theirs.txt", stead::vfs::Overwrite::Refuse).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "without overwrite it tells that a name is taken");
 }
 
 #[test]
@@ -327,8 +327,8 @@ fn copying_a_directory_over_a_name_does_not_reveal_what_has_the_name() {
     let inbox = Inbox::new();
     let vfs = inbox.stead.vfs();
     vfs.write("/free/d/a", "x").unwrap();
-    let other = Arc::new(MemoryStore::new());
-    let other_owner = owner(&other);
+    let other_store = Arc::new(MemoryStore::new());
+    let other_owner = owner(&other_store);
     other_owner.vfs().write("/d/a", "x").unwrap();
     let across_stores = Stead::builder("coder")
         .add_workspace(
@@ -340,7 +340,7 @@ fn copying_a_directory_over_a_name_does_not_reveal_what_has_the_name() {
                 .unwrap()
                 .clone(),
         )
-        .workspace("/free", AccessScope::ReadWrite, &other)
+        .workspace("/free", AccessScope::ReadWrite, &other_store)
         .build()
         .unwrap();
     for stead in [&inbox.stead, &across_stores] {
