@@ -1,4 +1,19 @@
 //! Audit records: who did what, where, and with which outcome. A record never holds file content or a secret.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stead_core::audit::{AuditLog, AuditOutcome};
+//! use stead_core::testkit::{MemoryAuditLog, ModelStore};
+//! use stead_core::{AccessScope, Identity, Mount, Vfs, VfsPath, Workspace};
+//!
+//! let log = Arc::new(MemoryAuditLog::default());
+//! let mount = Mount::new(Arc::new(ModelStore::default()));
+//! let notes = Workspace::new(VfsPath::parse("/notes")?, AccessScope::ReadOnly, mount);
+//! let vfs = Vfs::builder(Identity::agent("coder")).workspace(notes).audit(Arc::clone(&log) as Arc<dyn AuditLog>).build()?;
+//! vfs.write("/notes/a", "1").unwrap_err();
+//! assert_eq!(log.take()[0].outcome, AuditOutcome::Denied);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::borrow::Cow;
 use std::fmt::Debug;

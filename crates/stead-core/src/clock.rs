@@ -1,4 +1,15 @@
 //! Timestamps, and the clock as a value that callers pass in.
+//!
+//! ```
+//! use std::time::Duration;
+//! use stead_core::clock::{Clock, FixedClock, Timestamp};
+//!
+//! let clock = FixedClock::at("2026-11-16T08:30:00Z".parse()?);
+//! clock.advance(Duration::from_secs(90));
+//! assert_eq!(clock.now().to_string(), "2026-11-16T08:31:30.000Z");
+//! assert!(clock.now() > Timestamp::from_secs(0));
+//! # Ok::<(), stead_core::clock::InvalidTimestamp>(())
+//! ```
 
 use std::fmt::Debug;
 use std::str::FromStr;

@@ -1,5 +1,15 @@
 //! Replacing text inside a file, byte for byte: line endings, a missing last newline, a BOM and bytes that aren't UTF-8
 //! stay as they are.
+//!
+//! ```
+//! use stead_core::{Edit, Occurrences};
+//!
+//! let edit = Edit::new("colour", "color", Occurrences::One)?;
+//! let (content, replaced) = edit.apply(b"a colour\r\n").unwrap();
+//! assert_eq!((content.as_slice(), replaced), (&b"a color\r\n"[..], 1));
+//! assert!(edit.apply(b"no such word").is_err());
+//! # Ok::<(), stead_core::EditError>(())
+//! ```
 
 use std::sync::Arc;
 

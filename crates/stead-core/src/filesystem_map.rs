@@ -2,6 +2,19 @@
 //!
 //! The same Workspaces always give the same text, so that prompt caches stay valid. Prefixes and scopes come first,
 //! because some hosts cut the text. It contains nothing about the host, and nothing that the agent has no access to.
+//!
+//! ```
+//! use stead_core::filesystem_map::filesystem_map;
+//! use stead_core::{AccessScope, Identity, Mount, Toolbox, Vfs, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//!
+//! let docs = Workspace::new(VfsPath::parse("/docs")?, AccessScope::ReadOnly, Mount::new(store));
+//! let vfs = Vfs::builder(Identity::agent("coder")).workspace(docs).build()?;
+//! assert!(filesystem_map(&Toolbox::new(vfs)).contains("/docs"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt::Write;
 

@@ -1,4 +1,13 @@
 //! Globs over paths: `*` stays within a component, `**` spans components.
+//!
+//! ```
+//! use stead_core::glob::{Anchor, PathGlobs};
+//!
+//! let globs = PathGlobs::new(["*.rs", "docs/**"], Anchor::AnyDirectory)?;
+//! assert!(globs.matches("src/main.rs") && globs.matches("docs/guide/tools.md"));
+//! assert!(!globs.matches("README.md"));
+//! # Ok::<(), stead_core::glob::GlobError>(())
+//! ```
 
 use std::fmt;
 

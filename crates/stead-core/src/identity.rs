@@ -1,4 +1,14 @@
 //! Identities, and the operations they perform.
+//!
+//! ```
+//! use stead_core::{Identity, OperationId, Timestamp};
+//!
+//! let identity = Identity::agent("coder").with_thread("review-12");
+//! assert_eq!(identity.thread.as_deref(), Some("review-12"));
+//! let id = OperationId::fresh(Timestamp::from_secs(1_790_000_000));
+//! assert_eq!(id.to_string().parse::<OperationId>()?, id);
+//! # Ok::<(), stead_core::identity::InvalidOperationId>(())
+//! ```
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,29 @@
 //! How a caller follows a running call: it gets the progress, and can ask the call to stop.
+//!
+//! ```
+//! use stead_core::monitor::{CallMonitor, StopReason};
+//!
+//! /// Stops every call.
+//! #[derive(Debug)]
+//! struct Stopped;
+//!
+//! impl CallMonitor for Stopped {
+//!     fn progress(&self, _done: u64, _total: Option<u64>) {}
+//!     fn stop_reason(&self) -> Option<StopReason> {
+//!         Some(StopReason::Cancelled)
+//!     }
+//! }
+//! # use stead_core::{AccessScope, ErrorKind, Identity, Mount, Vfs, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//! # let notes = Workspace::new(VfsPath::parse("/notes")?, AccessScope::ReadWrite, Mount::new(store));
+//! # let vfs = Vfs::builder(Identity::agent("coder")).workspace(notes).build()?;
+//!
+//! let error = vfs.with_monitor(Arc::new(Stopped)).write("/notes/a", "1").unwrap_err();
+//! assert!(error.to_string().contains("nothing has changed"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::sync::Arc;

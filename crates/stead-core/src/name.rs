@@ -2,6 +2,14 @@
 //!
 //! A name on a disk may contain a newline, an escape sequence or bytes that aren't UTF-8. Names are always displayed
 //! escaped, so that none can forge a line of output or control a terminal.
+//!
+//! ```
+//! use stead_core::Name;
+//!
+//! assert!(Name::new(*b"a/b").is_none(), "a name is one component");
+//! let name = Name::new(*b"line\nbreak").expect("a host allows this name");
+//! assert!(!name.to_string().contains('\n'), "it is displayed escaped");
+//! ```
 
 use std::fmt;
 

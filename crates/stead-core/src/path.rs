@@ -2,6 +2,15 @@
 //!
 //! Nothing here touches a Store. `..` is resolved on the text. A look-alike of `..` (percent-encoded, full-width) is an
 //! ordinary name.
+//!
+//! ```
+//! use stead_core::VfsPath;
+//!
+//! let path = VfsPath::parse("notes/./drafts/../plan.md")?;
+//! assert_eq!(path.as_str(), "/notes/plan.md");
+//! assert!(VfsPath::parse("/notes/../../etc/passwd").is_err());
+//! # Ok::<(), stead_core::PathError>(())
+//! ```
 
 use std::fmt;
 

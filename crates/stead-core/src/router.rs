@@ -1,6 +1,22 @@
 //! Routing: finds the Workspace that a path belongs to, and the path inside that Workspace's Mount.
 //!
 //! The longest prefix wins, compared by whole components. Nothing here touches a Store.
+//!
+//! ```
+//! use stead_core::{AccessScope, Mount, Router, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//!
+//! let mount = Mount::new(store);
+//! let outer = Workspace::new(VfsPath::parse("/home")?, AccessScope::ReadOnly, mount.clone());
+//! let inner = Workspace::new(VfsPath::parse("/home/src")?, AccessScope::ReadWrite, mount);
+//! let router = Router::new([outer, inner])?;
+//! let path = VfsPath::parse("/home/src/main.rs")?;
+//! let route = router.route(&path).expect("a Workspace contains it");
+//! assert_eq!((route.workspace.prefix().as_str(), route.relative_path), ("/home/src", "main.rs"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;

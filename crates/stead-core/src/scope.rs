@@ -1,4 +1,12 @@
 //! Access Scopes: what an agent may do in a Workspace.
+//!
+//! ```
+//! use stead_core::{Access, AccessScope};
+//!
+//! assert!(AccessScope::ReadOnly.allows(Access::Read) && !AccessScope::ReadOnly.allows(Access::Write));
+//! assert!(AccessScope::WriteOnly.allows(Access::Write) && !AccessScope::WriteOnly.allows(Access::Read));
+//! assert_eq!("rw".parse(), Ok(AccessScope::ReadWrite));
+//! ```
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,22 @@
 //! Searching by name with globs, and by content with regular expressions.
 //!
 //! Patterns are compiled and run here, on bytes. Stores supply the bytes.
+//!
+//! ```
+//! use stead_core::search::GrepQuery;
+//! # use stead_core::{AccessScope, Identity, Mount, Vfs, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//! # let notes = Workspace::new(VfsPath::parse("/notes")?, AccessScope::ReadWrite, Mount::new(store));
+//! # let vfs = Vfs::builder(Identity::agent("coder")).workspace(notes).build()?;
+//!
+//! vfs.write("/notes/plan.md", "1. read\n2. write\n")?;
+//! let query = GrepQuery { include: vec!["*.md".into()], ..GrepQuery::new("^2") };
+//! let found = vfs.grep(&query, "/notes")?;
+//! assert_eq!(found.files[0].path.as_str(), "/notes/plan.md");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::cell::RefCell;
 use std::io::Read;

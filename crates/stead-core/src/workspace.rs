@@ -1,4 +1,18 @@
 //! A Workspace: a path prefix, an Access Scope, and the Mount behind it.
+//!
+//! ```
+//! use stead_core::{AccessScope, Mount, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//!
+//! let mount = Mount::at(store, &VfsPath::parse("/teams/blue")?);
+//! let workspace = Workspace::new(VfsPath::parse("/team")?, AccessScope::ReadWrite, mount)
+//!     .with_description("What the team shares.")
+//!     .with_protect(["*.lock"])?;
+//! assert!(workspace.protect().matches("Cargo.lock"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::sync::{Arc, LazyLock};
 

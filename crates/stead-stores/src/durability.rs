@@ -1,4 +1,12 @@
 //! What a power cut may lose of the changes that a Store has acknowledged.
+//!
+//! ```
+//! use stead_stores::Durability;
+//!
+//! let durability: Durability = "full".parse()?;
+//! assert_eq!(durability, Durability::Full);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,13 @@
 //! A stead for trying things out: two agents, a Workspace of each scope, some files and a fork.
+//!
+//! ```
+//! let directory = std::env::temp_dir().join(format!("stead-demo-{}", std::process::id()));
+//! let config = stead::demo::create(&directory)?;
+//! let agent = config.agents.keys().next().expect("the demo has agents");
+//! println!("{}", stead::Stead::open(&config, agent)?.map());
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fs;
 use std::path::Path;

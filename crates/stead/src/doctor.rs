@@ -1,4 +1,10 @@
 //! Checks what this host offers, and what is missing for which part of Stead.
+//!
+//! ```
+//! for finding in stead::doctor::check_host() {
+//!     println!("{}: {} (for {})", finding.name, finding.state.as_str(), finding.needed_for);
+//! }
+//! ```
 
 use std::fs;
 use std::path::Path;

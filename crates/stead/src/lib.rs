@@ -4,6 +4,8 @@
 //! memory). This crate reads the configuration, opens the Stores and builds a [`Stead`], which is everything that one
 //! agent can reach and nothing else.
 
+#[cfg(feature = "tokio")]
+mod async_stead;
 pub mod config;
 pub mod demo;
 pub mod doctor;
@@ -20,6 +22,8 @@ pub mod tokens;
 mod toolbox;
 pub mod transfer;
 
+#[cfg(feature = "tokio")]
+pub use crate::async_stead::AsyncStead;
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::lazy_audit_log::set_operator_notifier;

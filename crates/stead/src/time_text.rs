@@ -1,4 +1,14 @@
 //! Times and durations as people write them.
+//!
+//! ```
+//! use std::time::Duration;
+//! use stead::Timestamp;
+//! use stead::time_text::{parse_duration, parse_time};
+//!
+//! assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7_200)));
+//! let now = Timestamp::from_secs(10_000);
+//! assert_eq!(parse_time("2h", now), Ok(Timestamp::from_secs(2_800)));
+//! ```
 
 use std::time::Duration;
 

@@ -2,6 +2,21 @@
 //!
 //! A token's secret is shown once, when the token is created; the file holds only its hash. The file is read again
 //! whenever it has changed, so a revoked token stops working at once, also in a running server.
+//!
+//! ```
+//! use stead::{Clock, Identity, SystemClock, Tokens};
+//! # let directory = std::env::temp_dir().join(format!("stead-tokens-{}", std::process::id()));
+//! # let config = stead::demo::create(&directory)?;
+//!
+//! let tokens = Tokens::of(&config);
+//! let now = SystemClock.now();
+//! let (token, secret) = tokens.create(Identity::agent("coder"), None, now)?;
+//! assert_eq!(tokens.check(&secret, now)?.map(|found| found.id.clone()), Some(token.id.clone()));
+//! tokens.revoke(&token.id)?;
+//! assert!(tokens.check(&secret, now)?.is_none());
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -1,4 +1,11 @@
 //! Blame: which version of a text wrote each line, found by comparing the versions one after the other.
+//!
+//! ```
+//! use stead_core::history::blame::blame;
+//!
+//! let lines = blame(&["one\n", "one\ntwo\n"]);
+//! assert_eq!(lines, [(0, b"one\n".to_vec()), (1, b"two\n".to_vec())]);
+//! ```
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 

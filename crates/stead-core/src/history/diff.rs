@@ -1,4 +1,11 @@
 //! The difference between two contents, by line for text.
+//!
+//! ```
+//! use stead_core::history::diff::{ContentDiff, diff_content};
+//!
+//! let diff = diff_content(b"read\n", b"review\n", 3);
+//! assert_eq!(diff, ContentDiff::Text("@@ -1 +1 @@\n-read\n+review\n".to_owned()));
+//! ```
 
 use similar::TextDiff;
 

@@ -6,6 +6,25 @@
 //!
 //! A Store knows nothing of agents, scopes or Workspaces: [`crate::Vfs`] has decided about access before it calls a Store.
 //! A Store never follows a symlink. It returns [`StoreError::Link`], and [`crate::Vfs`] resolves and authorizes the target.
+//!
+//! ```
+//! use stead_core::store::{Change, Content, NodePath, PutOptions, Step, Store, StorePath};
+//! use stead_core::testkit::ModelStore;
+//! use stead_core::{Identity, Operation, OperationId, Timestamp};
+//!
+//! let store = ModelStore::default();
+//! let at = NodePath::from_root(StorePath::from_checked("plan.md"));
+//! let operation = Operation {
+//!     id: OperationId::fresh(Timestamp::from_secs(0)),
+//!     identity: Identity::agent("coder").into(),
+//!     tool: "write_file".into(),
+//!     at: Timestamp::from_secs(0),
+//! };
+//! let content = Content::Bytes(b"1. read".to_vec());
+//! store.apply(Change::new(operation, vec![Step::Write { at: at.clone(), content, options: PutOptions::default() }]))?;
+//! assert_eq!(store.read(&at, 100)?.bytes, b"1. read");
+//! # Ok::<(), stead_core::StoreError>(())
+//! ```
 
 mod attr;
 mod capture;

@@ -1,5 +1,14 @@
 //! For authors of a Store: a test suite of what every Store promises, a plain model to compare with, Stores that
 //! misbehave on purpose, and an audit log in memory.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stead_core::testkit::{ModelStore, model_run, snapshot_of};
+//!
+//! let store = Arc::new(ModelStore::default());
+//! // 50 random steps, seed 7: each result is compared with the model's.
+//! model_run(store.clone(), 7, 50, |expected| assert_eq!(snapshot_of(&*store), *expected));
+//! ```
 
 mod faulty_store;
 mod interfering_store;

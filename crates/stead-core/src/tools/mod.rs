@@ -3,6 +3,24 @@
 //! One table holds all tools; the code that lists, offers, checks or documents tools reads it. A tool is a thin
 //! translation: it reads its arguments, calls the Vfs, and returns a text and a few facts. Nothing here depends on how
 //! calls are transported.
+//!
+//! ```
+//! use stead_core::tools::{ApprovalAnswer, Toolbox};
+//! # use stead_core::{AccessScope, Identity, Mount, Vfs, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//! # let docs = Workspace::new(VfsPath::parse("/docs")?, AccessScope::ReadOnly, Mount::new(store));
+//! # let vfs = Vfs::builder(Identity::agent("coder")).workspace(docs).build()?;
+//!
+//! let tools = Toolbox::new(vfs);
+//! assert!(tools.offered().any(|tool| tool.name == "read_file"));
+//! assert!(tools.offered().all(|tool| tool.name != "write_file"), "every Workspace is read-only");
+//! let arguments = serde_json::json!({ "path": "/docs/a" }).as_object().cloned().unwrap_or_default();
+//! let reply = tools.call("read_file", arguments, ApprovalAnswer::NobodyToAsk).expect("no question is asked");
+//! assert!(reply.is_failure() && reply.joined_text().contains("/docs/a"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod arguments;
 mod files;

@@ -3,6 +3,21 @@
 //! A `Vfs` resolves a path, routes it to a Workspace and authorizes it by the Workspace's Access Scope before it calls
 //! any Store. When a Store reports a symlink, the symlink's target is resolved, routed and authorized again. Every call
 //! gets a record in the audit log, if there is one.
+//!
+//! ```
+//! use stead_core::{AccessScope, ErrorKind, Identity, Mount, Occurrences, Vfs, VfsPath, Workspace};
+//! # use std::sync::Arc;
+//! # use stead_core::testkit::ModelStore;
+//! # let store = Arc::new(ModelStore::default());
+//!
+//! let notes = Workspace::new(VfsPath::parse("/notes")?, AccessScope::ReadWrite, Mount::new(store));
+//! let vfs = Vfs::builder(Identity::agent("coder")).workspace(notes).build()?;
+//! vfs.write("/notes/plan.md", "1. read")?;
+//! vfs.edit("/notes/plan.md", "read", "review", Occurrences::One)?;
+//! assert_eq!(vfs.read("/notes/plan.md")?.bytes, b"1. review");
+//! assert_eq!(vfs.read("/etc/passwd").unwrap_err().kind(), ErrorKind::Denied);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod approval;
 mod as_of;

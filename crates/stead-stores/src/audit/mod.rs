@@ -15,6 +15,27 @@
 //! - `archive`, `archive_index`: move old records into files, and remember those files.
 //! - `compensate`: the second record of a change that was recorded and then not made.
 //! - `access`: reads, checks and archives the audit without adding to it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stead_core::{AccessScope, Identity, Mount, Vfs, VfsPath, Workspace};
+//! use stead_stores::{Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
+//! # let directory = std::env::temp_dir().join(format!("stead-audit-{}", std::process::id()));
+//! # std::fs::create_dir(&directory)?;
+//!
+//! let database = Database::open(directory.join("stead.db"), DatabaseOptions::default())?;
+//! let audit = Audit::open(&database, &directory.join("audit"))?;
+//! let mount = Mount::new(Arc::new(database.store(["notes"])?));
+//! let notes = Workspace::new(VfsPath::parse("/notes")?, AccessScope::ReadWrite, mount);
+//! let vfs = Vfs::builder(Identity::agent("coder")).workspace(notes).audit(audit.clone()).build()?;
+//! vfs.write("/notes/a", "1")?;
+//! let access = AuditAccess::open(&database, &directory.join("audit"))?;
+//! let page = access.page(&AuditQuery::default(), None, 10)?;
+//! assert_eq!(page.entries[0].paths, ["/notes/a"]);
+//! # drop((vfs, access, audit, database));
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod access;
 mod adopt;

@@ -2,6 +2,17 @@
 //!
 //! It serves Virtual Stores, the ledgers of Physical Stores and the audit alike. A change goes through `group_commit`, whose
 //! leader writes a `batch` under the `writer_lock`. `reader_pool` has the connections for reading.
+//!
+//! ```
+//! use stead_core::Store;
+//! use stead_stores::Database;
+//!
+//! let database = Database::in_memory();
+//! let (one, other) = (database.store(["agents", "one"])?, database.store(["agents", "other"])?);
+//! assert_eq!(one.info().kind, other.info().kind);
+//! assert!(database.verify(&mut |_| ())?.problems.is_empty());
+//! # Ok::<(), stead_core::StoreError>(())
+//! ```
 
 pub(crate) mod batch;
 pub(crate) mod error;

@@ -16,6 +16,22 @@
 //! Reads take no lock. They see every file complete, but while a change of several steps, or one that writes into a
 //! file in place, is being made, they may see a part of it. A lock for readers would cost two system calls per read,
 //! and would make changes wait for readers.
+//!
+//! ```
+//! use stead_core::Store;
+//! use stead_core::store::{NodePath, StorePath};
+//! use stead_stores::{PhysicalOptions, PhysicalStore};
+//! # let directory = std::env::temp_dir().join(format!("stead-physical-{}", std::process::id()));
+//! # std::fs::create_dir_all(directory.join("project"))?;
+//! # std::fs::write(directory.join("project/plan.md"), "1. read")?;
+//!
+//! let store = PhysicalStore::open(directory.join("project"), PhysicalOptions::new(directory.join("state")))?;
+//! let plan = store.read(&NodePath::from_root(StorePath::from_checked("plan.md")), 1 << 20)?;
+//! assert_eq!(plan.bytes, b"1. read");
+//! # drop(store);
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(target_os = "linux")]
 mod change;

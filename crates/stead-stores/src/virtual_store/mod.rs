@@ -12,6 +12,17 @@
 //! | `fork`, `capture`, `unchanged` | volumes over other volumes, what snapshots hold of host directories, revisions without changes |
 //!
 //! Connections, group commit and the schema are in [`crate::database`].
+//!
+//! ```
+//! use stead_core::store::{NodePath, Page, Store, StorePath};
+//! use stead_stores::Database;
+//!
+//! let store = Database::in_memory().store(["workspaces", "coder"])?;
+//! let root = NodePath::from_root(StorePath::empty());
+//! assert!(store.list(&root, &Page::ALL)?.entries.is_empty());
+//! assert!(store.history().is_some() && store.forks().is_some() && store.feed().is_some());
+//! # Ok::<(), stead_core::StoreError>(())
+//! ```
 
 pub(crate) mod capture;
 pub(crate) mod change;

@@ -2,6 +2,27 @@
 //!
 //! Parsing depends only on the file's text. It reports all mistakes at once, each with its line and with what was
 //! probably meant.
+//!
+//! ```
+//! use std::path::Path;
+//! use stead::Config;
+//!
+//! let text = r#"
+//!     [stores.notes]
+//!     kind = "memory"
+//!
+//!     [agents.coder]
+//!     [[agents.coder.workspaces]]
+//!     prefix = "/notes"
+//!     scope = "rw"
+//!     store = "notes"
+//! "#;
+//! let config = Config::parse(text, Path::new("/srv/stead.toml"))?;
+//! assert!(config.agents.contains_key("coder"));
+//! let error = Config::parse("[store.notes]", Path::new("/srv/stead.toml")).unwrap_err();
+//! assert!(error.to_string().contains("stores"), "it says what was probably meant");
+//! # Ok::<(), stead::config::ConfigError>(())
+//! ```
 
 mod agents;
 mod amount;

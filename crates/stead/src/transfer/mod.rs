@@ -3,6 +3,24 @@
 //! Everything goes through the door, so a transfer can do only what the agent could. Modes, times and symlinks are
 //! transferred; what can't be is left out and reported. An interrupted transfer can be repeated: files that have
 //! arrived are left as they are. Memory use is bounded, however large the tree or a file is.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stead::transfer::{CompareBy, ImportSource, NoObserver};
+//! use stead::{AccessScope, MemoryStore, Stead};
+//!
+//! let project = std::env::temp_dir().join(format!("stead-import-{}", std::process::id()));
+//! std::fs::create_dir(&project)?;
+//! std::fs::write(project.join("plan.md"), "1. read")?;
+//!
+//! let store = Arc::new(MemoryStore::new());
+//! let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &store).build()?;
+//! let source = ImportSource::Directory { path: project.clone(), name: "project".to_owned() };
+//! let totals = stead.import(source, "/notes", CompareBy::default(), &mut NoObserver)?;
+//! assert_eq!(totals.files, 1);
+//! # std::fs::remove_dir_all(&project)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod archive_sink;
 mod archive_source;
