@@ -11,6 +11,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
 use crate::store::{QuotaResource, StoreError};
+use crate::vfs::RedirectKind;
 use crate::workspace::Barrier;
 
 /// The result of a call to the Vfs.
@@ -160,15 +161,17 @@ pub enum Error {
     /// The tool isn't offered; the text says why.
     #[error("{0}")]
     ToolNotOffered(String),
-    /// A symlink's target is in no Workspace.
+    /// The target of a symlink or of another redirect is in no Workspace.
     #[error(
-        "`{path}` is or goes through a symlink that leads outside your Workspaces, so it can't be followed"
+        "`{path}` is or goes through a {kind} that leads outside your Workspaces, so it can't be followed"
     )]
-    SymlinkOutside {
+    RedirectOutside {
         /// The path as it was written.
         path: VfsPath,
+        /// What leads outside.
+        kind: RedirectKind,
     },
-    /// Following symlinks took too many steps; they may form a cycle.
+    /// Following symlinks and other redirects took too many steps; they may form a cycle.
     #[error("`{path}` goes through too many symlinks; they may form a loop")]
     TooManySymlinks {
         /// The path as it was written.
@@ -298,7 +301,7 @@ impl Error {
             | Error::GitRepository { .. }
             | Error::ApprovalRequired { .. }
             | Error::ToolNotOffered(_)
-            | Error::SymlinkOutside { .. }
+            | Error::RedirectOutside { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,

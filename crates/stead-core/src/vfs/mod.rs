@@ -1,8 +1,8 @@
 //! The one door: every file operation of every surface goes through a [`Vfs`].
 //!
 //! A `Vfs` resolves a path, routes it to a Workspace and authorizes it by the Workspace's Access Scope before it calls
-//! any Store. When a Store reports a symlink, the symlink's target is resolved, routed and authorized again. Every call
-//! gets a record in the audit log, if there is one.
+//! any Store. Where a symlink or a rule of the stead leads a path elsewhere, the target is routed and authorized again.
+//! Every call gets a record in the audit log, if there is one.
 
 mod approval;
 mod as_of;
@@ -26,6 +26,7 @@ mod path_limits;
 mod quota;
 mod read;
 mod read_set;
+mod redirect;
 mod resolve;
 mod search;
 mod single_record;
@@ -48,6 +49,7 @@ pub use history::{
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
+pub use redirect::{RedirectKind, Redirects};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
 pub use single_record::CallEnd;
@@ -119,6 +121,7 @@ struct VfsShared {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
+    redirects: Option<Arc<dyn Redirects>>,
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
@@ -136,6 +139,7 @@ pub struct VfsBuilder {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
+    redirects: Option<Arc<dyn Redirects>>,
 }
 
 impl VfsBuilder {
@@ -176,6 +180,11 @@ impl VfsBuilder {
         VfsBuilder { audit: Some(log), ..self }
     }
 
+    /// Sets the rules by which paths lead elsewhere, besides symlinks.
+    pub fn redirects(self, rules: Arc<dyn Redirects>) -> Self {
+        VfsBuilder { redirects: Some(rules), ..self }
+    }
+
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = VfsShared {
@@ -187,6 +196,7 @@ impl VfsBuilder {
             lost_updates: self.lost_updates,
             quota: self.quota,
             audit: self.audit,
+            redirects: self.redirects,
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
@@ -216,6 +226,7 @@ impl Vfs {
             lost_updates: LostUpdates::default(),
             quota: QuotaLimits::default(),
             audit: None,
+            redirects: None,
         }
     }
 
@@ -263,7 +274,8 @@ impl Vfs {
 
     /// Like `with_workspaces`, with a router that is built already.
     fn with_router(&self, router: Router) -> Vfs {
-        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
+        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, redirects, .. } =
+            &*self.shared;
         let shared = VfsShared {
             router,
             stead: stead.clone(),
@@ -273,6 +285,7 @@ impl Vfs {
             lost_updates: *lost_updates,
             quota: *quota,
             audit: audit.clone(),
+            redirects: redirects.clone(),
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),

@@ -338,7 +338,7 @@ impl Call<'_> {
             vfs,
             resolved_path: path,
             node_path: place,
-            reported_path: spot.reported_path.clone(),
+            reported_path: spot.reported_path().clone(),
             is_hidden: is_blind,
             options,
             put_options: put,

@@ -518,7 +518,13 @@ impl Call<'_> {
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((
             outcome,
-            write_result(spot.reported_path.clone(), spot.visibility(), &outcome, &applied, self.operation()),
+            write_result(
+                spot.reported_path().clone(),
+                spot.visibility(),
+                &outcome,
+                &applied,
+                self.operation(),
+            ),
         ))
     }
 }

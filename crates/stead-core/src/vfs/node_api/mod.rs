@@ -5,7 +5,9 @@
 //! The path is routed, authorized and audited; the node says which one is meant. If another node is at the path by now,
 //! the call fails with a conflict, and the caller has to look it up again.
 //!
-//! Symlinks aren't followed: the kernel does that, and looks up every name on the way. Missing parents aren't created,
+//! No redirect is followed. The kernel follows symlinks, and looks up every name on the way. A rule of the stead
+//! ([`Redirects`](crate::vfs::Redirects)) doesn't apply: a node that was looked up has its own path, and a rule that
+//! leads that path elsewhere would make one node two, so a mount shows each Workspace as it is. Missing parents aren't created,
 //! no approval is requested, and the lost-update guard is off. Lookups aren't audited. An open file is, from its
 //! opening to its closing, and so is every change of a name.
 

@@ -5,7 +5,7 @@ use super::*;
 pub(super) type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 
 /// Every call that reads at one path.
-fn reads() -> Vec<Call> {
+pub(super) fn reads() -> Vec<Call> {
     vec![
         ("read", |vfs, at| vfs.read(at).map(drop)),
         ("read_range", |vfs, at| vfs.read_range(at, ByteRange { offset: 0, length: 1 }).map(drop)),
