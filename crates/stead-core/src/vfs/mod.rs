@@ -133,7 +133,7 @@ struct VfsShared {
 pub struct VfsBuilder {
     stead: Option<Arc<str>>,
     identity: Identity,
-    workspaces: Vec<Workspace>,
+    workspaces: Vec<Arc<Workspace>>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
@@ -144,8 +144,8 @@ pub struct VfsBuilder {
 
 impl VfsBuilder {
     /// Adds a Workspace.
-    pub fn workspace(mut self, workspace: Workspace) -> Self {
-        self.workspaces.push(workspace);
+    pub fn workspace(mut self, workspace: impl Into<Arc<Workspace>>) -> Self {
+        self.workspaces.push(workspace.into());
         self
     }
 
@@ -237,7 +237,7 @@ impl Vfs {
 
     /// The Workspaces, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
-        self.shared.router.workspaces()
+        self.shared.router.workspaces().map(|workspace| &**workspace)
     }
 
     /// The router from paths to Workspaces.
@@ -268,7 +268,7 @@ impl Vfs {
 
 impl Vfs {
     /// Returns a `Vfs` with these Workspaces instead. Its read set, open files and draft reservations start empty.
-    pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
+    pub fn with_workspaces(&self, workspaces: Vec<Arc<Workspace>>) -> Result<Vfs, DuplicatePrefix> {
         Ok(self.with_router(Router::new(workspaces)?))
     }
 

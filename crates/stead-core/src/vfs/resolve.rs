@@ -154,7 +154,7 @@ impl<'v> Call<'v> {
                 }
                 return Ok(Resolution::Synthetic);
             }
-            let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
+            let workspaces = router.workspaces().map(|workspace| workspace.prefix()).collect();
             return Err(Error::OutsideWorkspaces { path: path.clone(), workspaces });
         };
         if self.scope.get().is_none() {
@@ -173,7 +173,7 @@ impl<'v> Call<'v> {
                 workspace: workspace.prefix().clone(),
                 scope: workspace.scope(),
                 access,
-                allowed: router.prefixes_allowing(access),
+                allowed: router.allowing(access),
             });
         }
         if let Some(barrier) = workspace.barrier() {

@@ -51,7 +51,7 @@ pub struct DirectoryRef {
 #[derive(Debug)]
 pub struct NodeApi {
     vfs: Vfs,
-    workspaces: Vec<Workspace>,
+    workspaces: Vec<Arc<Workspace>>,
     /// The nodes that were created through this API in WRITE_ONLY Workspaces, each with the index of its Workspace.
     created_hidden: Mutex<HashSet<(usize, NodeId)>>,
     special_files: special_files::SpecialFiles,
@@ -61,7 +61,7 @@ pub struct NodeApi {
 impl NodeApi {
     /// The node API of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
-        let (workspaces, mounted_at) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
+        let (workspaces, mounted_at) = (vfs.router().workspaces().cloned().collect(), vfs.shared.clock.now());
         NodeApi {
             vfs: vfs.clone(),
             workspaces,
@@ -72,7 +72,7 @@ impl NodeApi {
     }
 
     /// The Workspaces, in the order of the indexes that [`Lookup::workspace`] holds.
-    pub fn workspaces(&self) -> &[Workspace] {
+    pub fn workspaces(&self) -> &[Arc<Workspace>] {
         &self.workspaces
     }
 
