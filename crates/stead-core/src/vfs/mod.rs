@@ -120,6 +120,7 @@ struct VfsShared {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    quotas: quota::QuotaTable,
     audit: Option<Arc<dyn AuditLog>>,
     redirects: Option<Arc<dyn Redirects>>,
     read_set: read_set::ReadSet,
@@ -187,8 +188,10 @@ impl VfsBuilder {
 
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
+        let router = Router::new(self.workspaces)?;
         let shared = VfsShared {
-            router: Router::new(self.workspaces)?,
+            quotas: quota::QuotaTable::new(&router, self.quota),
+            router,
             stead: self.stead,
             identity: Arc::new(self.identity),
             clock: self.clock,
@@ -277,6 +280,7 @@ impl Vfs {
         let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, redirects, .. } =
             &*self.shared;
         let shared = VfsShared {
+            quotas: quota::QuotaTable::new(&router, *quota),
             router,
             stead: stead.clone(),
             identity: Arc::clone(identity),

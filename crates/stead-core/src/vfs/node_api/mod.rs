@@ -121,7 +121,7 @@ impl NodeApi {
             let failed = |cause| call.store_error(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
             let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
-            let withheld = call.undisclosed_limits(store, &quotas);
+            let withheld = call.shared().quotas.undisclosed_limits(store);
             for quota in quotas {
                 if !quota.roots().any(|root| place.path.is_at_or_below(root)) {
                     continue;
