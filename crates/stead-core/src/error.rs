@@ -8,9 +8,11 @@ use crate::edit::EditError;
 use crate::glob::GlobError;
 use crate::monitor::StopReason;
 use crate::path::{PathError, VfsPath};
+use crate::router::WorkspaceNames;
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
 use crate::store::{QuotaResource, StoreError};
+use crate::vfs::RedirectKind;
 use crate::workspace::Barrier;
 
 /// The result of a call to the Vfs.
@@ -77,12 +79,12 @@ pub enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
     /// The path is in no Workspace. The error doesn't say whether anything exists there.
-    #[error("`{path}` is in none of your Workspaces: you have {}", workspace_list(workspaces))]
+    #[error("`{path}` is in none of your Workspaces: you have {workspaces}")]
     OutsideWorkspaces {
         /// The path.
         path: VfsPath,
         /// The caller's Workspaces.
-        workspaces: Vec<VfsPath>,
+        workspaces: WorkspaceNames,
     },
     /// The Workspace's scope doesn't allow the access.
     #[error(
@@ -100,7 +102,7 @@ pub enum Error {
         /// The access that was asked for.
         access: Access,
         /// The Workspaces whose scope allows the access.
-        allowed: Vec<VfsPath>,
+        allowed: WorkspaceNames,
     },
     /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
@@ -160,15 +162,17 @@ pub enum Error {
     /// The tool isn't offered; the text says why.
     #[error("{0}")]
     ToolNotOffered(String),
-    /// A symlink's target is in no Workspace.
+    /// The target of a symlink or of another redirect is in no Workspace.
     #[error(
-        "`{path}` is or goes through a symlink that leads outside your Workspaces, so it can't be followed"
+        "`{path}` is or goes through a {kind} that leads outside your Workspaces, so it can't be followed"
     )]
-    SymlinkOutside {
+    RedirectOutside {
         /// The path as it was written.
         path: VfsPath,
+        /// What leads outside.
+        kind: RedirectKind,
     },
-    /// Following symlinks took too many steps; they may form a cycle.
+    /// Following symlinks and other redirects took too many steps; they may form a cycle.
     #[error("`{path}` goes through too many symlinks; they may form a loop")]
     TooManySymlinks {
         /// The path as it was written.
@@ -298,7 +302,7 @@ impl Error {
             | Error::GitRepository { .. }
             | Error::ApprovalRequired { .. }
             | Error::ToolNotOffered(_)
-            | Error::SymlinkOutside { .. }
+            | Error::RedirectOutside { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
@@ -376,23 +380,11 @@ fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> Str
 }
 
 /// The end of a refusal: the Workspaces where the access would be allowed.
-fn allowed_elsewhere(access: Access, allowed: &[VfsPath]) -> String {
-    match allowed {
-        [] => format!("; you have no Workspace to {} in", access.verb()),
-        allowed => format!("; you may {} in {}", access.verb(), workspace_list(allowed)),
+fn allowed_elsewhere(access: Access, allowed: &WorkspaceNames) -> String {
+    if allowed.is_empty() {
+        return format!("; you have no Workspace to {} in", access.verb());
     }
-}
-
-/// The first few Workspaces by name, and how many more there are.
-fn workspace_list(workspaces: &[VfsPath]) -> String {
-    const MAX_SHOWN: usize = 8;
-    if workspaces.is_empty() {
-        return "none".to_owned();
-    }
-    let names: Vec<_> = workspaces.iter().take(MAX_SHOWN).map(|prefix| format!("`{prefix}`")).collect();
-    let rest = workspaces.len().saturating_sub(MAX_SHOWN);
-    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    format!("{}{more}", names.join(", "))
+    format!("; you may {} in {allowed}", access.verb())
 }
 
 /// A Store's error as a sentence about a path, with what to do next if the caller can do something.
@@ -514,7 +506,7 @@ mod tests {
             workspace: path("/docs"),
             scope: AccessScope::ReadOnly,
             access: Access::Write,
-            allowed: vec![path("/notes")],
+            allowed: [&path("/notes")].into_iter().collect(),
         };
         assert_eq!(
             error.to_string(),
@@ -522,12 +514,7 @@ mod tests {
              you may write in `/notes`"
         );
         assert_eq!(error.kind().code(), "denied");
-        let outside = |workspaces| Error::OutsideWorkspaces { path: path("/x"), workspaces }.to_string();
-        assert_eq!(outside(vec![]), "`/x` is in none of your Workspaces: you have none");
-        let many = outside((0..10).map(|n| path(&format!("/w{n}"))).collect());
-        assert!(
-            many.ends_with("you have `/w0`, `/w1`, `/w2`, `/w3`, `/w4`, `/w5`, `/w6`, `/w7` and 2 more"),
-            "{many}"
-        );
+        let none = Error::OutsideWorkspaces { path: path("/x"), workspaces: WorkspaceNames::default() };
+        assert_eq!(none.to_string(), "`/x` is in none of your Workspaces: you have none");
     }
 }

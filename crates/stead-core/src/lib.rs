@@ -35,7 +35,7 @@ pub use identity::{Identity, Operation, OperationId, parse_thread_name};
 pub use monitor::CallMonitor;
 pub use name::Name;
 pub use path::{PathError, VfsPath};
-pub use router::Router;
+pub use router::{Router, WorkspaceNames};
 pub use scope::{Access, AccessScope};
 pub use store::{Store, StoreError, StoreResult};
 pub use tools::{Reply, Tool, Toolbox};

@@ -18,19 +18,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::workspace::Workspace;
 
-/// The Workspaces of one stead.
+/// The Workspaces of one stead. Routers share Workspaces: a clone copies none.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
-    workspaces: Vec<Workspace>,
-    by_prefix: HashMap<VfsPath, usize>,
-    by_prefix_sorted: BTreeMap<VfsPath, usize>,
+    /// Sorted by prefix.
+    workspaces: Vec<Arc<Workspace>>,
     /// Bit `d` is set if some prefix has `d` components; `route` tries no other lengths.
     depths: u128,
 }
@@ -51,28 +51,26 @@ pub struct Route<'a, 'p> {
 
 impl Router {
     /// A router over these Workspaces.
-    pub fn new(workspaces: impl IntoIterator<Item = Workspace>) -> Result<Self, DuplicatePrefix> {
-        let mut router = Router::default();
-        for workspace in workspaces {
-            let index = router.workspaces.len();
-            if router.by_prefix.insert(workspace.prefix().clone(), index).is_some() {
-                return Err(DuplicatePrefix(workspace.prefix().clone()));
-            }
-            router.by_prefix_sorted.insert(workspace.prefix().clone(), index);
-            router.depths |= 1 << workspace.prefix().depth();
-            router.workspaces.push(workspace);
+    pub fn new<W: Into<Arc<Workspace>>>(
+        workspaces: impl IntoIterator<Item = W>,
+    ) -> Result<Self, DuplicatePrefix> {
+        let mut workspaces: Vec<Arc<Workspace>> = workspaces.into_iter().map(Into::into).collect();
+        workspaces.sort_by(|one, other| one.prefix().cmp(other.prefix()));
+        if let Some(pair) = workspaces.windows(2).find(|pair| pair[0].prefix() == pair[1].prefix()) {
+            return Err(DuplicatePrefix(pair[0].prefix().clone()));
         }
-        Ok(router)
+        let depths = workspaces.iter().fold(0, |depths, workspace| depths | 1 << workspace.prefix().depth());
+        Ok(Router { workspaces, depths })
     }
 
     /// The usable Workspaces, without barriers, sorted by prefix.
-    pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
-        self.workspaces_and_barriers().filter(|workspace| workspace.barrier().is_none())
+    pub fn workspaces(&self) -> impl Iterator<Item = &Arc<Workspace>> {
+        self.workspaces.iter().filter(|workspace| workspace.barrier().is_none())
     }
 
     /// All Workspaces, including barriers, sorted by prefix.
-    pub fn workspaces_and_barriers(&self) -> impl Iterator<Item = &Workspace> {
-        self.by_prefix_sorted.values().map(|&index| &self.workspaces[index])
+    pub fn workspaces_and_barriers(&self) -> impl Iterator<Item = &Arc<Workspace>> {
+        self.workspaces.iter()
     }
 
     /// The Workspace with the longest prefix of this path; `None` if no Workspace contains it.
@@ -83,7 +81,9 @@ impl Router {
         loop {
             if self.depths & (1 << depth) != 0 {
                 let prefix = if depth == 0 { "/" } else { &text[..end] };
-                if let Some(&index) = self.by_prefix.get(prefix) {
+                let found =
+                    self.workspaces.binary_search_by_key(&prefix, |workspace| workspace.prefix().as_str());
+                if let Ok(index) = found {
                     let below = text[end.min(text.len())..].trim_start_matches('/');
                     let below = if depth == 0 { &text[1..] } else { below };
                     return Some(Route { workspace: &self.workspaces[index], relative_path: below });
@@ -100,10 +100,12 @@ impl Router {
     /// The Workspaces strictly below a path, sorted by prefix.
     pub fn nested<'a>(&'a self, path: &VfsPath) -> impl Iterator<Item = &'a Workspace> + use<'a> {
         // In byte order, everything below `/a` lies from `/a/` up to `/a0`, `0` being the byte after `/`.
-        let below = if path.is_root() { String::new() } else { path.as_str().to_owned() };
+        let below = if path.is_root() { "" } else { path.as_str() };
         let (low, high) = (format!("{below}/"), format!("{below}0"));
-        let range = self.by_prefix_sorted.range::<str, _>((Bound::Excluded(&*low), Bound::Excluded(&*high)));
-        range.map(|(_, &index)| &self.workspaces[index])
+        let start = self.workspaces.partition_point(|workspace| *workspace.prefix().as_str() <= *low);
+        let length =
+            self.workspaces[start..].partition_point(|workspace| *workspace.prefix().as_str() < *high);
+        self.workspaces[start..start + length].iter().map(|workspace| &**workspace)
     }
 
     /// The names directly in this directory that lead to Workspaces below it.
@@ -119,23 +121,57 @@ impl Router {
         self.route(path).is_none() && (path.is_root() || self.nested(path).next().is_some())
     }
 
-    /// The prefixes of the Workspaces whose scope allows this access, sorted.
-    pub fn prefixes_allowing(&self, access: Access) -> Vec<VfsPath> {
-        let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
-        allowing.map(|workspace| workspace.prefix().clone()).collect()
+    /// The Workspaces whose scope allows this access.
+    pub fn allowing(&self, access: Access) -> WorkspaceNames {
+        self.workspaces()
+            .filter(|workspace| workspace.scope().allows(access))
+            .map(|one| one.prefix())
+            .collect()
     }
 }
 
-impl std::borrow::Borrow<str> for VfsPath {
-    fn borrow(&self) -> &str {
-        self.as_str()
+/// The prefixes of some Workspaces, for a message: the first eight, and how many more there are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WorkspaceNames {
+    /// The first ones.
+    pub first: Vec<VfsPath>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl WorkspaceNames {
+    const MAX_FIRST: usize = 8;
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+}
+
+impl<'a> FromIterator<&'a VfsPath> for WorkspaceNames {
+    fn from_iter<I: IntoIterator<Item = &'a VfsPath>>(prefixes: I) -> Self {
+        let mut prefixes = prefixes.into_iter();
+        let first = prefixes.by_ref().take(WorkspaceNames::MAX_FIRST).cloned().collect();
+        WorkspaceNames { first, more: prefixes.count() }
+    }
+}
+
+impl fmt::Display for WorkspaceNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, prefix) in self.first.iter().enumerate() {
+            write!(f, "{}`{prefix}`", if index == 0 { "" } else { ", " })?;
+        }
+        match (self.first.is_empty(), self.more) {
+            (true, _) => f.write_str("none"),
+            (false, 0) => Ok(()),
+            (false, more) => write!(f, " and {more} more"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -199,6 +235,27 @@ mod tests {
         let synthetic = |path| router.is_synthetic(&VfsPath::parse(path).unwrap());
         assert!(synthetic("/") && synthetic("/home") && synthetic("/home/docs"));
         assert!(!synthetic("/tmp") && !synthetic("/other") && !synthetic("/home/src"));
+    }
+
+    #[test]
+    fn routers_share_their_workspaces() {
+        let first = router(&["/b", "/a"]);
+        let second = Router::new(first.workspaces_and_barriers().cloned().chain([Arc::new(workspace("/c"))]));
+        let second = second.unwrap();
+        for (one, other) in first.workspaces().zip(second.workspaces()) {
+            assert!(Arc::ptr_eq(one, other), "{}", one.prefix());
+        }
+    }
+
+    #[test]
+    fn a_list_for_a_message_names_eight_workspaces_and_counts_the_rest() {
+        let names = |count| {
+            let prefixes: Vec<_> = (0..count).map(|n| VfsPath::parse(&format!("/w{n}")).unwrap()).collect();
+            prefixes.iter().collect::<WorkspaceNames>().to_string()
+        };
+        assert_eq!((names(0), names(1), names(2)), ("none".into(), "`/w0`".into(), "`/w0`, `/w1`".into()));
+        assert_eq!(names(8), "`/w0`, `/w1`, `/w2`, `/w3`, `/w4`, `/w5`, `/w6`, `/w7`");
+        assert_eq!(names(1000), format!("{} and 992 more", names(8)));
     }
 
     proptest! {

@@ -122,7 +122,7 @@ impl Stead {
         });
         let (fork, store) = made?;
         let mut all: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
-        all.extend(fork_workspaces(&fork, &store)?);
+        all.extend(fork_workspaces(&fork, &store)?.into_iter().map(Arc::new));
         let mut forks = self.forks.clone();
         forks.entries.push((fork, store));
         forks.entries.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
@@ -201,7 +201,7 @@ impl Stead {
         })?;
         let name = &fork.name;
         let places: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
-        let kept = |workspace: &&Workspace| {
+        let kept = |workspace: &&Arc<Workspace>| {
             // A Workspace that is configured at one of these prefixes isn't part of the fork.
             let is_fork = workspace.barrier().is_some() || *workspace.prefix() == fork_prefix(name);
             !(is_fork && places.contains(workspace.prefix()))

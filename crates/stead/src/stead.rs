@@ -165,7 +165,7 @@ impl Stead {
     }
 
     /// This stead with other forks, and the Workspaces that go with them.
-    pub(crate) fn with_forks(&self, workspaces: Vec<Workspace>, forks: Forks) -> Result<Stead> {
+    pub(crate) fn with_forks(&self, workspaces: Vec<Arc<Workspace>>, forks: Forks) -> Result<Stead> {
         Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
     }
 

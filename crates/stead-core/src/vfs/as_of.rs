@@ -78,7 +78,7 @@ impl Call<'_> {
                 Err(cause) => return Err(failed(cause)),
             };
             let barrier = workspace.barrier().unwrap_or(Barrier::NotInPast(why));
-            workspaces.push(workspace.clone().as_barrier(barrier));
+            workspaces.push(Workspace::clone(workspace).as_barrier(barrier));
         }
         if let (0, Some(unknown)) = (visible, unknown) {
             return Err(unknown);

@@ -1,5 +1,6 @@
 //! Batches: one change of many steps in one Store.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
@@ -9,30 +10,27 @@ use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Content, IfMissing, Parents, Precondition, Side, Step, Store, StoreError, StorePath, Subtree,
+    Content, IfMissing, LinkHit, Parents, Precondition, Side, Step, Store, StoreError, StorePath, Subtree,
 };
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
-use crate::vfs::resolve::ResolvedPath;
+use crate::vfs::resolve::{ResolvedPath, stat_or_symlink_hit};
 use crate::vfs::write::{same_store, write_result};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, WriteResult};
 
 impl Vfs {
     /// Starts a batch: many steps in one Store, applied whole or not at all.
     pub fn batch(&self) -> Batch<'_> {
-        let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        let (expect_free, git_names) = (Vec::new(), HashSet::new());
-        let (store, blind_at) = (None, None);
         Batch {
             vfs: self,
-            steps,
-            paths,
-            reported_paths: shown,
-            store,
-            resolved_parents: parents,
-            expect_free,
-            created_git_names: git_names,
-            blind_at,
+            steps: Vec::new(),
+            paths: Vec::new(),
+            reported_paths: Vec::new(),
+            store: None,
+            parent_symlinks: HashMap::new(),
+            expect_free: Vec::new(),
+            created_git_names: HashSet::new(),
+            blind_at: None,
         }
     }
 }
@@ -46,22 +44,14 @@ pub struct Batch<'a> {
     /// The same paths as the caller may know them, and whether it may read there.
     reported_paths: Vec<(VfsPath, Visibility)>,
     store: Option<Arc<dyn Store>>,
-    /// Parent directories after following symlinks, by the path as written.
-    resolved_parents: HashMap<VfsPath, ResolvedParent>,
+    /// The first symlink on the way to each parent directory, if there is one.
+    parent_symlinks: HashMap<VfsPath, Option<LinkHit>>,
     /// Names that must still be free when the batch is applied ([`crate::store::Change::expect_free`]).
     expect_free: Vec<(Arc<dyn Store>, StorePath)>,
     /// Names that git looks for in a repository and that the batch creates.
     created_git_names: HashSet<StorePath>,
     /// The first path in a WRITE_ONLY Workspace ([`crate::store::Change::blind_at`]).
     blind_at: Option<(Arc<dyn Store>, StorePath)>,
-}
-
-/// A parent directory of a step, after following symlinks ([`ResolvedPath`]).
-#[derive(Debug, Clone)]
-struct ResolvedParent {
-    path: VfsPath,
-    reported_path: VfsPath,
-    via_hidden_symlink: Option<VfsPath>,
 }
 
 impl<'a> Batch<'a> {
@@ -188,12 +178,12 @@ impl<'a> Batch<'a> {
         let vfs = self.vfs;
         let added = vfs.subcall("batch", [path], |call, [path]| {
             call.created_git_names.replace(std::mem::take(&mut self.created_git_names));
-            let spot = self.resolve(call, path);
+            let resolved = self.resolve(call, path);
             self.created_git_names = call.created_git_names.take();
-            let spot = spot?;
-            self.steps.push(step(call, &spot)?);
-            self.reported_paths.push((spot.reported_path.clone(), spot.visibility()));
-            self.paths.push(spot.path);
+            let resolved = resolved?;
+            self.steps.push(step(call, &resolved)?);
+            self.reported_paths.push((resolved.reported_path().clone(), resolved.visibility()));
+            self.paths.push(resolved.path);
             self.expect_free.append(&mut call.expect_free.borrow_mut());
             self.blind_at = self.blind_at.take().or_else(|| call.blind_at.take());
             Ok(())
@@ -201,52 +191,34 @@ impl<'a> Batch<'a> {
         added.map(drop)
     }
 
-    /// Routes and authorizes a path. Follows the symlinks on the way to it once per directory.
+    /// Routes and authorizes a path. Follows redirects, except for a symlink in the last component. Asks the Store once
+    /// per directory for the symlinks on the way.
     fn resolve<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<ResolvedPath<'v>> {
-        let asked = call.authorize(path, Access::Write)?;
-        let spot = match (path.parent(), path.name()) {
-            (Some(parent), Some(name)) if !asked.is_workspace() => {
-                let parent = match self.resolved_parents.get(&parent) {
-                    Some(resolved) => resolved.clone(),
-                    None => {
-                        let (_, ResolvedPath { path, reported_path, via_hidden_symlink, .. }) =
-                            call.resolve(&parent, Access::Write)?;
-                        let resolved = ResolvedParent { path, reported_path, via_hidden_symlink };
-                        self.resolved_parents.insert(parent, resolved.clone());
-                        resolved
-                    }
-                };
-                let joined = parent.path.join(name).map_err(Error::from);
-                let entered = joined.and_then(|path| call.authorize(&path, Access::Write));
-                match parent.via_hidden_symlink {
-                    // A refusal must not disclose the target of a symlink that the caller may not read.
-                    Some(workspace) => {
-                        let reported_path = parent.reported_path.join(name)?;
-                        let spot = entered.map_err(|error| match error {
-                            Error::ApprovalRequired { .. } => Error::ApprovalRequired {
-                                path: reported_path.clone(),
-                                workspace: workspace.clone(),
-                            },
-                            _ => Error::Store {
-                                path: path.clone(),
-                                visibility: Visibility::Hidden,
-                                cause: StoreError::HostDenied,
-                            },
-                        })?;
-                        ResolvedPath { reported_path, via_hidden_symlink: Some(workspace), ..spot }
-                    }
-                    None => entered?,
+        let (_, resolved) = call.resolve_and_call(path, Access::Write, |resolved| {
+            let Some(parent) = resolved.path.parent().filter(|_| !resolved.is_workspace()) else {
+                return Ok(());
+            };
+            let hit = match self.parent_symlinks.entry(parent) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let below = unknown.key().strip_prefix(resolved.workspace.prefix()).unwrap_or_default();
+                    let at = resolved.workspace.mount().node_path(below);
+                    let hit = match stat_or_symlink_hit(resolved.store(), &at) {
+                        Err(StoreError::Link(hit)) => Some(hit),
+                        answer => answer.map(|_| None)?,
+                    };
+                    unknown.insert(hit)
                 }
-            }
-            _ => asked,
-        };
-        let store = spot.workspace.mount().store();
+            };
+            hit.clone().map_or(Ok(()), |hit| Err(StoreError::Link(hit)))
+        })?;
+        let store = resolved.workspace.mount().store();
         if !same_store(&**self.store.get_or_insert_with(|| Arc::clone(store)), &**store) {
-            return Err(spot.refusal(Error::Invalid(format!(
+            return Err(resolved.refusal(Error::Invalid(format!(
                 "`{path}` is in another Store than the other paths; a batch can change only one Store"
             ))));
         }
-        Ok(spot)
+        Ok(resolved)
     }
 }
 

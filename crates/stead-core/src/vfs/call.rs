@@ -325,8 +325,8 @@ impl<'v> Call<'v> {
             }
         }
         let under_way = self.shared().own_revisions.begin_change();
-        let withheld = self.undisclosed_limits(store, &change.quotas);
-        let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
+        let undisclosed = self.shared().quotas.undisclosed_limits(store);
+        let applied = store.apply(change).map_err(|cause| without_usage(cause, undisclosed))?;
         self.shared().draft_reservations.invalidate_usage();
         if let (Some(under_way), Some(version)) = (under_way, applied.revision)
             && store.feed().is_some()

@@ -19,7 +19,7 @@ use crate::store::{
 };
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
-use crate::vfs::resolve::{ResolvedPath, SymlinkResolver};
+use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs, git_repository};
 
@@ -52,8 +52,8 @@ pub struct CopyResult {
 
 /// The two ends of a copy or a move, both authorized.
 struct TransferEnds<'a> {
-    from: ResolvedPath<'a>,
-    to: ResolvedPath<'a>,
+    from: &'a ResolvedPath<'a>,
+    to: &'a ResolvedPath<'a>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,83 +107,74 @@ impl<'v> Call<'v> {
         over: Overwrite,
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
-        let (mut from, mut to) = (SymlinkResolver::new(from), SymlinkResolver::new(to));
-        loop {
-            self.set_resolved_paths([&from.path, &to.path]);
-            let mut ends = self.authorize_ends(act, &from, &to)?;
-            ends.to = to.mask_path(ends.to);
-            ends.from = from.mask_path(ends.from);
-            let mut tag = tag;
-            if act == TransferKind::Move && ends.from.visibility() == Visibility::Hidden {
-                let own = self.check_own_file(&ends.from)?;
-                if tag.is_some_and(|tag| !tag.matches(own)) {
-                    return Err(ends.from.store_error(StoreError::Conflict));
-                }
-                tag = Some(own.into());
-            }
-            self.check_path_limits(&ends.from, &ends.to)?;
-            if ends.from.workspace.protect().is_empty()
-                && !ends.to.workspace.protect().is_empty()
-                && ends
-                    .from
-                    .store()
-                    .stat(&ends.from.node_path)
-                    .is_ok_and(|attr| attr.kind == NodeKind::Directory)
-            {
-                git_repository::check_no_repository(&ends.from)
-                    .map_err(|cause| ends.from.store_error(cause))?;
-            }
-            let carried = if same_store(ends.from.store(), ends.to.store()) {
-                self.transfer_within_store(act, &ends, over, tag)
-            } else {
-                self.transfer_across_stores(act, &ends, over, tag)
-            };
-            match carried {
-                Err(Error::Store { cause: StoreError::Link(hit), .. }) if hit.side == Side::From => {
-                    from.follow(&ends.from, &hit)?;
-                }
-                Err(Error::Store { cause: StoreError::Link(hit), .. }) => to.follow(&ends.to, &hit)?,
+        let (result, _) = self.follow_redirects(
+            [from, to],
+            |[from, to]| self.authorize_ends(act, from, to),
+            |[from, to]| match self.transfer_resolved(act, &TransferEnds { from, to }, over, tag) {
+                Err(Error::Store { cause: cause @ StoreError::Link(_), .. }) => Err(cause.into()),
                 done => {
-                    self.shared().read_set.forget(&ends.to.path);
-                    return done;
+                    self.shared().read_set.forget(&to.path);
+                    Ok(done?)
                 }
-            }
-        }
+            },
+        )?;
+        Ok(result)
     }
 
     /// Authorizes both ends, before anything is copied.
     fn authorize_ends(
         &self,
         act: TransferKind,
-        from: &SymlinkResolver,
-        to: &SymlinkResolver,
-    ) -> Result<TransferEnds<'v>> {
-        let prefix =
-            |path: &VfsPath| self.shared().router.route(path).map(|route| route.workspace.prefix().clone());
-        let within = prefix(&from.path).is_some() && prefix(&from.path) == prefix(&to.path);
+        from: &VfsPath,
+        to: &VfsPath,
+    ) -> [Result<ResolvedPath<'v>>; 2] {
+        let prefix = |path| self.shared().router.route(path).map(|route| route.workspace.prefix());
+        let within = prefix(from).is_some() && prefix(from) == prefix(to);
         let access = match act {
             TransferKind::Copy => Access::Read,
             TransferKind::Move if within => Access::Write,
             TransferKind::Move => Access::MoveOut,
         };
-        let source = from.mask_refusal(self.authorize(&from.path, access));
-        let target = to.mask_refusal(self.authorize(&to.path, Access::Write));
-        // A person is asked about both ends at once, and only if neither is refused.
-        let (source, target) = match (source, target) {
-            (Err(Error::ApprovalRequired { .. }), Err(refused))
-                if !matches!(refused, Error::ApprovalRequired { .. }) =>
-            {
-                return Err(refused);
+        let source = self.authorize(from, access).and_then(|source| {
+            match act {
+                TransferKind::Copy => self.check_contains_no_workspace(&source)?,
+                TransferKind::Move => self.check_movable(&source)?,
             }
-            (source, target) => (source?, target?),
-        };
-        if act == TransferKind::Move {
-            from.mask_refusal(self.check_movable(&source))?;
-        } else {
-            from.mask_refusal(self.check_contains_no_workspace(&source))?;
+            Ok(source)
+        });
+        let target = self.authorize(to, Access::Write).and_then(|target| {
+            self.check_movable(&target)?;
+            Ok(target)
+        });
+        [source, target]
+    }
+
+    fn transfer_resolved(
+        &self,
+        act: TransferKind,
+        ends: &TransferEnds<'_>,
+        over: Overwrite,
+        mut tag: Option<TagRef>,
+    ) -> Result<CopyResult> {
+        let TransferEnds { from, to } = ends;
+        if act == TransferKind::Move && from.visibility() == Visibility::Hidden {
+            let own = self.check_own_file(from)?;
+            if tag.is_some_and(|tag| !tag.matches(own)) {
+                return Err(from.store_error(StoreError::Conflict));
+            }
+            tag = Some(own.into());
         }
-        to.mask_refusal(self.check_movable(&target))?;
-        Ok(TransferEnds { from: source, to: target })
+        self.check_path_limits(from, to)?;
+        let is_directory =
+            || from.store().stat(&from.node_path).is_ok_and(|attr| attr.kind == NodeKind::Directory);
+        if from.workspace.protect().is_empty() && !to.workspace.protect().is_empty() && is_directory() {
+            git_repository::check_no_repository(from).map_err(|cause| from.store_error(cause))?;
+        }
+        if same_store(from.store(), to.store()) {
+            self.transfer_within_store(act, ends, over, tag)
+        } else {
+            self.transfer_across_stores(act, ends, over, tag)
+        }
     }
 
     fn transfer_within_store(
@@ -270,7 +261,7 @@ impl<'v> Call<'v> {
         version: Option<RevisionNumber>,
     ) -> CopyResult {
         let sees = ends.to.visibility() == Visibility::Visible;
-        let (from, to) = (ends.from.reported_path.clone(), ends.to.reported_path.clone());
+        let (from, to) = (ends.from.reported_path().clone(), ends.to.reported_path().clone());
         let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
         CopyResult { from, to, entries, tag, revision: version, operation: self.operation() }
     }
@@ -367,7 +358,7 @@ impl<'v> Call<'v> {
                 self.check_not_stopped()?;
             }
             if !taken.arrived_intact(to) {
-                return Err(Error::CopyMismatch { path: to.reported_path.clone() });
+                return Err(Error::CopyMismatch { path: to.reported_path().clone() });
             }
         }
         Ok(())

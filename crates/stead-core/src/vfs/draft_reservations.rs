@@ -10,20 +10,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::store::{
-    Content, QuotaLimits, QuotaResource, Step, Store, StoreError, StorePath, StoreResult, Usage,
-};
+use crate::store::{Content, QuotaLimits, QuotaResource, Step, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::VfsShared;
-use crate::vfs::write::same_store;
+use crate::vfs::quota::QuotaIndex;
 
 /// How long a Store's answer about its usage is reused, as long as the quota has enough room by it (`MARGIN_DIVISOR`).
 const USAGE_CACHE_TIME: Duration = Duration::from_millis(100);
 /// The part of a quota that has to stay free for that: one in so many. Closer to the limit, every growing write asks
 /// the Store.
 const MARGIN_DIVISOR: u64 = 4;
-
-/// A quota of a `Vfs`: the index of a Workspace or, one past the last, the quota of the stead.
-type QuotaIndex = usize;
 
 /// What the open files of a `Vfs` have reserved, for each of its quotas.
 #[derive(Debug, Default)]
@@ -105,21 +100,7 @@ fn may_grow(step: &Step) -> bool {
 impl Reservation {
     /// An empty reservation for a file at a path in a Store.
     pub(super) fn new(shared: &VfsShared, store: &dyn Store, at: &StorePath) -> Self {
-        let workspaces = shared.router.workspaces().map(|workspace| (workspace.quota(), workspace.mount()));
-        let mut quotas = Vec::new();
-        let mut count = 0;
-        for (number, (limits, mount)) in workspaces.enumerate() {
-            count = number + 1;
-            if !limits.is_unlimited()
-                && same_store(&**mount.store(), store)
-                && at.is_at_or_below(mount.path())
-            {
-                quotas.push((number, limits));
-            }
-        }
-        if !shared.quota.is_unlimited() {
-            quotas.push((count, shared.quota));
-        }
+        let quotas = shared.quotas.limits_at(store, at);
         Reservation { reservations: Arc::clone(&shared.draft_reservations), quotas, base_size: 0, bytes: 0 }
     }
 
@@ -150,7 +131,7 @@ impl Reservation {
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
             let asked = Instant::now();
-            let bytes = shared.quota_usage(*quota)?.bytes;
+            let bytes = shared.quotas.usage(*quota)?.bytes;
             // A Store that is slow to count its usage is asked less often.
             let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
             used.push(CachedUsage { bytes, expires: until });
@@ -227,17 +208,5 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl VfsShared {
-    /// How much of a quota the Stores say is used.
-    fn quota_usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
-        match self.router.workspaces().nth(quota) {
-            Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
-            None => self
-                .stead_quota_roots()
-                .try_fold(Usage::default(), |used, (store, path)| Ok(used.plus(store.usage(path)?))),
-        }
     }
 }

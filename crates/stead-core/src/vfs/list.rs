@@ -13,7 +13,7 @@ use crate::scope::{Access, AccessScope};
 use crate::search::{UnreadablePaths, WalkOptions};
 use crate::store::{Attr, Entry, Listing, NodeKind, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::{Resolution, ResolvedPath, SymlinkResolver, symlink_hit};
+use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::{Barrier, Workspace};
 
@@ -380,33 +380,12 @@ impl<'v> Call<'v> {
     pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<WalkRegion<'v>>> {
         let router = &self.shared().router;
         let mut regions = Vec::new();
-        let mut links = SymlinkResolver::new(path);
-        let path = loop {
-            if links.path != *path {
-                self.set_resolved_paths([&links.path]);
-            }
-            match links.mask_refusal(self.route_and_authorize(&links.path, Access::Read))? {
-                Resolution::Synthetic => break links.path,
-                Resolution::Path(spot) => match spot.store().stat(&spot.node_path) {
-                    Ok(attr) if attr.kind == NodeKind::Symlink => match symlink_hit(&spot) {
-                        Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                        Ok(other) | Err(other) => return Err(links.store_error(&spot, other)),
-                    },
-                    Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                    Err(StoreError::NotFound) if self.is_synthetic_directory(&spot) => break spot.path,
-                    Err(cause) => return Err(links.store_error(&spot, cause)),
-                    Ok(_) => {
-                        let path = spot.path.clone();
-                        let skip = router
-                            .nested(&path)
-                            .filter_map(|nested| store_path_below(nested.prefix(), &path))
-                            .collect();
-                        regions.push(WalkRegion { root: spot, base: String::new(), skip });
-                        break path;
-                    }
-                },
-            }
-        };
+        let (found, path) = self.resolve_existing(path)?;
+        if let Some((_, root)) = found {
+            let skip =
+                router.nested(&path).filter_map(|nested| store_path_below(nested.prefix(), &path)).collect();
+            regions.push(WalkRegion { root, base: String::new(), skip });
+        }
         // A walk or search from above leaves out Workspaces that need approval, like those that may not be read.
         let open = |nested: &&Workspace| {
             let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();

@@ -1,8 +1,8 @@
 //! The one door: every file operation of every surface goes through a [`Vfs`].
 //!
 //! A `Vfs` resolves a path, routes it to a Workspace and authorizes it by the Workspace's Access Scope before it calls
-//! any Store. When a Store reports a symlink, the symlink's target is resolved, routed and authorized again. Every call
-//! gets a record in the audit log, if there is one.
+//! any Store. Where a symlink or a rule of the stead leads a path elsewhere, the target is routed and authorized again.
+//! Every call gets a record in the audit log, if there is one.
 //!
 //! ```
 //! use stead_core::{AccessScope, ErrorKind, Identity, Mount, Occurrences, Vfs, VfsPath, Workspace};
@@ -41,6 +41,7 @@ mod path_limits;
 mod quota;
 mod read;
 mod read_set;
+mod redirect;
 mod resolve;
 mod search;
 mod single_record;
@@ -63,6 +64,7 @@ pub use history::{
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
+pub use redirect::{RedirectKind, Redirects};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
 pub use single_record::CallEnd;
@@ -133,7 +135,9 @@ struct VfsShared {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    quotas: quota::QuotaTable,
     audit: Option<Arc<dyn AuditLog>>,
+    redirects: Option<Arc<dyn Redirects>>,
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
@@ -145,18 +149,19 @@ struct VfsShared {
 pub struct VfsBuilder {
     stead: Option<Arc<str>>,
     identity: Identity,
-    workspaces: Vec<Workspace>,
+    workspaces: Vec<Arc<Workspace>>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
+    redirects: Option<Arc<dyn Redirects>>,
 }
 
 impl VfsBuilder {
     /// Adds a Workspace.
-    pub fn workspace(mut self, workspace: Workspace) -> Self {
-        self.workspaces.push(workspace);
+    pub fn workspace(mut self, workspace: impl Into<Arc<Workspace>>) -> Self {
+        self.workspaces.push(workspace.into());
         self
     }
 
@@ -191,10 +196,17 @@ impl VfsBuilder {
         VfsBuilder { audit: Some(log), ..self }
     }
 
+    /// Sets the rules by which paths lead elsewhere, besides symlinks.
+    pub fn redirects(self, rules: Arc<dyn Redirects>) -> Self {
+        VfsBuilder { redirects: Some(rules), ..self }
+    }
+
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
+        let router = Router::new(self.workspaces)?;
         let shared = VfsShared {
-            router: Router::new(self.workspaces)?,
+            quotas: quota::QuotaTable::new(&router, self.quota),
+            router,
             stead: self.stead,
             identity: Arc::new(self.identity),
             clock: self.clock,
@@ -202,6 +214,7 @@ impl VfsBuilder {
             lost_updates: self.lost_updates,
             quota: self.quota,
             audit: self.audit,
+            redirects: self.redirects,
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
@@ -231,6 +244,7 @@ impl Vfs {
             lost_updates: LostUpdates::default(),
             quota: QuotaLimits::default(),
             audit: None,
+            redirects: None,
         }
     }
 
@@ -241,7 +255,7 @@ impl Vfs {
 
     /// The Workspaces, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
-        self.shared.router.workspaces()
+        self.shared.router.workspaces().map(|workspace| &**workspace)
     }
 
     /// The router from paths to Workspaces.
@@ -272,14 +286,16 @@ impl Vfs {
 
 impl Vfs {
     /// Returns a `Vfs` with these Workspaces instead. Its read set, open files and draft reservations start empty.
-    pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
+    pub fn with_workspaces(&self, workspaces: Vec<Arc<Workspace>>) -> Result<Vfs, DuplicatePrefix> {
         Ok(self.with_router(Router::new(workspaces)?))
     }
 
     /// Like `with_workspaces`, with a router that is built already.
     fn with_router(&self, router: Router) -> Vfs {
-        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
+        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, redirects, .. } =
+            &*self.shared;
         let shared = VfsShared {
+            quotas: quota::QuotaTable::new(&router, *quota),
             router,
             stead: stead.clone(),
             identity: Arc::clone(identity),
@@ -288,6 +304,7 @@ impl Vfs {
             lost_updates: *lost_updates,
             quota: *quota,
             audit: audit.clone(),
+            redirects: redirects.clone(),
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),

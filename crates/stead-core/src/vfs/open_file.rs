@@ -26,7 +26,7 @@ use crate::vfs::cut_off::CutOff;
 use crate::vfs::draft_edits::DraftEdits;
 use crate::vfs::draft_reservations::Reservation;
 use crate::vfs::own_files::PriorContent;
-use crate::vfs::quota::{DraftCounting, without_usage};
+use crate::vfs::quota::without_usage;
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, Vfs, VfsShared};
 
@@ -338,7 +338,7 @@ impl Call<'_> {
             vfs,
             resolved_path: path,
             node_path: place,
-            reported_path: spot.reported_path.clone(),
+            reported_path: spot.reported_path().clone(),
             is_hidden: is_blind,
             options,
             put_options: put,
@@ -740,18 +740,7 @@ impl OpenFile {
 
     /// Leaves the usage out of a quota refusal, where the caller may not know it.
     fn without_usage(&self, cause: StoreError) -> StoreError {
-        let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
-        let store = &*self.node.store;
-        let withheld = self.vfs.unaudited_call("open", [Ok(self.resolved_path.clone())], |call, _| {
-            let quotas =
-                call.quotas_for(store, DraftCounting::Ignored).map_err(|cause| self.store_error(cause))?;
-            Ok(call.undisclosed_limits(store, &quotas))
-        });
-        match withheld {
-            Ok(withheld) => without_usage(cause, &withheld),
-            // If it is unknown which limits the caller may see, the refusal names only the limit.
-            Err(_) => StoreError::OverQuotaUndisclosed { on, allowed },
-        }
+        without_usage(cause, self.vfs.shared.quotas.undisclosed_limits(&*self.node.store))
     }
 
     /// Makes a draft of the current content, or of the content last shown if the file has been removed.

@@ -68,7 +68,7 @@ impl Call<'_> {
 
     fn own_file_tag(&self, spot: &ResolvedPath<'_>) -> Option<VersionTag> {
         let store = spot.store();
-        if spot.via_hidden_symlink.is_some()
+        if spot.hidden.is_some()
             || spot.displaced_content() == DisplacedContent::Discard
             || store.history().is_none()
         {
@@ -136,7 +136,7 @@ impl Call<'_> {
 
 /// The denial for everything that isn't the caller's own file, whether something is there or not.
 pub(super) fn not_own_file(spot: &ResolvedPath<'_>) -> Error {
-    Error::NotOwnFile { path: spot.reported_path.clone(), workspace: spot.reported_workspace().clone() }
+    Error::NotOwnFile { path: spot.reported_path().clone(), workspace: spot.reported_workspace().clone() }
 }
 
 fn change_of(deed: &Revision, node: NodeId) -> Option<&NodeChange> {

@@ -1,12 +1,14 @@
 //! The quotas that a change counts against: those of the Workspaces on its Store, and the stead's.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 
+use crate::router::Router;
 use crate::scope::Access;
 use crate::store::{QuotaLimits, QuotaResource, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
-use crate::vfs::VfsShared;
 use crate::vfs::call::Call;
-use crate::vfs::write::same_store;
+use crate::vfs::write::{StoreKey, same_store, store_key};
 use crate::workspace::Workspace;
 
 /// Whether the reservations of open files count.
@@ -18,121 +20,187 @@ pub(super) enum DraftCounting {
     Ignored,
 }
 
+/// A quota of a `Vfs`: the index of a Workspace that has one or, one past the last, the quota of the stead.
+pub(super) type QuotaIndex = usize;
+
+/// The quotas of a `Vfs`, by Store.
+#[derive(Debug, Default)]
+pub(super) struct QuotaTable {
+    stores: Vec<StoreQuotas>,
+    by_store: HashMap<StoreKey, usize>,
+    /// The Workspaces that have a quota.
+    limited: Vec<Arc<Workspace>>,
+    stead: QuotaLimits,
+}
+
+/// What counts in one Store.
+#[derive(Debug)]
+struct StoreQuotas {
+    store: Arc<dyn Store>,
+    /// The quotas of Workspaces.
+    workspaces: Vec<(QuotaIndex, QuotaRoot)>,
+    /// The paths that the stead's quota counts. None of them lies inside another.
+    stead_roots: Vec<StorePath>,
+    /// The limits whose usage the caller may not know: something that it may not read counts against them, and from
+    /// the total and what it can read it could work out the size.
+    undisclosed: Vec<QuotaLimits>,
+}
+
+impl QuotaTable {
+    /// The quotas of these Workspaces, and of the stead.
+    pub(super) fn new(router: &Router, stead: QuotaLimits) -> Self {
+        let limited: Vec<_> =
+            router.workspaces().filter(|workspace| !workspace.quota().is_unlimited()).cloned().collect();
+        let mut table = QuotaTable { limited, stead, ..QuotaTable::default() };
+        if table.limited.is_empty() && stead.is_unlimited() {
+            return table;
+        }
+        let mut mounts: Vec<BTreeSet<&[u8]>> = Vec::new();
+        for workspace in router.workspaces() {
+            let mount = workspace.mount();
+            let index = *table.by_store.entry(store_key(&**mount.store())).or_insert_with(|| {
+                table.stores.push(StoreQuotas::new(mount.store()));
+                mounts.push(BTreeSet::new());
+                table.stores.len() - 1
+            });
+            mounts[index].insert(mount.path().as_bytes());
+        }
+        for (index, workspace) in table.limited.iter().enumerate() {
+            let mount = workspace.mount();
+            let root = QuotaRoot::new(mount.path().clone(), workspace.quota());
+            table.stores[table.by_store[&store_key(&**mount.store())]].workspaces.push((index, root));
+        }
+        let mut undisclosed = vec![Vec::new(); table.stores.len()];
+        for (store, path) in undisclosed_paths(router) {
+            undisclosed[table.by_store[&store_key(store)]].push(path);
+        }
+        let hides_anything = undisclosed.iter().any(|paths| !paths.is_empty());
+        for ((here, mounts), undisclosed) in table.stores.iter_mut().zip(mounts).zip(&undisclosed) {
+            let is_outermost = |path: &&&[u8]| !at_or_above(path).skip(1).any(|outer| mounts.contains(outer));
+            here.stead_roots =
+                mounts.iter().filter(is_outermost).map(|&path| StorePath::from_checked(path)).collect();
+            here.undisclosed = here.undisclosed_limits(undisclosed, stead, hides_anything);
+        }
+        table
+    }
+
+    fn at(&self, store: &dyn Store) -> Option<&StoreQuotas> {
+        self.by_store.get(&store_key(store)).map(|&index| &self.stores[index])
+    }
+
+    /// The limits of this Store whose usage the caller may not know.
+    pub(super) fn undisclosed_limits(&self, store: &dyn Store) -> &[QuotaLimits] {
+        self.at(store).map_or(&[], |here| &here.undisclosed)
+    }
+
+    /// The quotas that a file at this path counts against.
+    pub(super) fn limits_at(&self, store: &dyn Store, path: &StorePath) -> Vec<(QuotaIndex, QuotaLimits)> {
+        let here = self.at(store).map_or(&[][..], |here| &here.workspaces);
+        let of_workspaces = here.iter().filter(|(_, quota)| path.is_at_or_below(&quota.root));
+        let of_stead = (!self.stead.is_unlimited()).then_some((self.limited.len(), self.stead));
+        of_workspaces.map(|(index, quota)| (*index, quota.limits)).chain(of_stead).collect()
+    }
+
+    /// How much of a quota the Stores say is used.
+    pub(super) fn usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
+        match self.limited.get(quota) {
+            Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
+            None => self.stores.iter().try_fold(Usage::default(), StoreQuotas::add_stead_usage),
+        }
+    }
+}
+
+impl StoreQuotas {
+    fn new(store: &Arc<dyn Store>) -> Self {
+        let (workspaces, stead_roots, undisclosed) = (Vec::new(), Vec::new(), Vec::new());
+        StoreQuotas { store: Arc::clone(store), workspaces, stead_roots, undisclosed }
+    }
+
+    /// Adds what the stead uses in this Store.
+    fn add_stead_usage(used: Usage, here: &StoreQuotas) -> StoreResult<Usage> {
+        here.stead_roots.iter().try_fold(used, |used, path| Ok(used.plus(here.store.usage(path)?)))
+    }
+
+    /// The limits that count one of the undisclosed paths of this Store, or a part of it.
+    fn undisclosed_limits(
+        &self,
+        undisclosed: &[StorePath],
+        stead: QuotaLimits,
+        hides_anything: bool,
+    ) -> Vec<QuotaLimits> {
+        let above: HashSet<&[u8]> =
+            undisclosed.iter().flat_map(|path| at_or_above(path.as_bytes())).collect();
+        let paths: HashSet<&[u8]> = undisclosed.iter().map(StorePath::as_bytes).collect();
+        let counts_undisclosed = |root: &StorePath| {
+            above.contains(root.as_bytes()) || at_or_above(root.as_bytes()).any(|outer| paths.contains(outer))
+        };
+        let of_workspaces = self.workspaces.iter().filter(|(_, quota)| counts_undisclosed(&quota.root));
+        let of_stead = (!stead.is_unlimited() && hides_anything).then_some(stead);
+        of_workspaces.map(|(_, quota)| quota.limits).chain(of_stead).collect()
+    }
+}
+
+/// This path and the paths above it, up to the empty one.
+fn at_or_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    iter::successors(Some(path), |path| match path {
+        [] => None,
+        path => Some(memchr::memrchr(b'/', path).map_or(&[][..], |end| &path[..end])),
+    })
+}
+
+/// The paths in Stores that count against quotas and that the caller may not read: WRITE_ONLY Workspaces, and what a
+/// nested Workspace hides of the outer one's Store.
+fn undisclosed_paths(router: &Router) -> Vec<(&dyn Store, StorePath)> {
+    let may_read = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
+    let mut paths: Vec<(&dyn Store, StorePath)> = Vec::new();
+    for workspace in router.workspaces() {
+        let mount = workspace.mount();
+        if !may_read(workspace) {
+            paths.push((&**mount.store(), mount.path().clone()));
+        }
+        for nested in router.nested(workspace.prefix()) {
+            let below = nested.prefix().strip_prefix(workspace.prefix()).expect("it is nested");
+            let hidden = mount.node_path(below).path;
+            let is_shown = may_read(nested)
+                && same_store(&**nested.mount().store(), &**mount.store())
+                && *nested.mount().path() == hidden;
+            if !is_shown {
+                paths.push((&**mount.store(), hidden));
+            }
+        }
+    }
+    paths
+}
+
 impl Call<'_> {
     /// The quotas that a change of this Store counts against.
     pub(super) fn quotas_for(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
-        let reserved = |number: usize| match drafts {
+        let table = &self.shared().quotas;
+        let Some(here) = table.at(store) else { return Ok(Vec::new()) };
+        let reserved = |quota: QuotaIndex| match drafts {
             DraftCounting::Counted => {
-                Usage { bytes: self.shared().draft_reservations.reserved(number), files: 0 }
+                Usage { bytes: self.shared().draft_reservations.reserved(quota), files: 0 }
             }
             DraftCounting::Ignored => Usage::default(),
         };
-        let mut roots = Vec::new();
-        for (number, workspace) in self.vfs.workspaces().enumerate() {
-            let (mount, limits) = (workspace.mount(), workspace.quota());
-            if !limits.is_unlimited() && same_store(&**mount.store(), store) {
-                let elsewhere = reserved(number);
-                roots.push(QuotaRoot {
-                    usage_elsewhere: elsewhere,
-                    ..QuotaRoot::new(mount.path().clone(), limits)
-                });
-            }
-        }
-        let limits = self.shared().quota;
-        if !limits.is_unlimited() {
-            self.add_stead_quota(store, limits, reserved(self.vfs.workspaces().count()), &mut roots)?;
-        }
-        Ok(roots)
-    }
-
-    /// Adds the stead's quota: all of its paths in this Store count together, and its usage in other Stores counts as
-    /// usage elsewhere.
-    fn add_stead_quota(
-        &self,
-        store: &dyn Store,
-        limits: QuotaLimits,
-        reserved: Usage,
-        roots: &mut Vec<QuotaRoot>,
-    ) -> StoreResult<()> {
-        let (here, others): (Vec<_>, Vec<_>) =
-            self.shared().stead_quota_roots().partition(|(place, _)| same_store(&***place, store));
-        let mut here = here.into_iter().map(|(_, path)| path.clone());
-        let Some(at) = here.next() else { return Ok(()) };
-        let mut elsewhere = reserved;
-        for (place, path) in others {
-            elsewhere = elsewhere.plus(place.usage(path)?);
-        }
-        roots.push(QuotaRoot { root: at, other_roots: here.collect(), limits, usage_elsewhere: elsewhere });
-        Ok(())
-    }
-}
-
-impl VfsShared {
-    /// The paths in Stores that the stead's quota counts, each once.
-    pub(super) fn stead_quota_roots(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
-        let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
-        for workspace in self.router.workspaces() {
-            let (place, path) = (workspace.mount().store(), workspace.mount().path());
-            // A path inside another counted one is counted there.
-            let covered = self.router.workspaces().any(|other| {
-                let outer = other.mount();
-                same_store(&**outer.store(), &**place)
-                    && outer.path() != path
-                    && path.is_at_or_below(outer.path())
-            });
-            let known = places.iter().any(|(store, at)| same_store(&***store, &**place) && *at == path);
-            if !covered && !known {
-                places.push((place, path));
-            }
-        }
-        places.into_iter()
-    }
-}
-
-impl Call<'_> {
-    /// The limits whose usage the caller may not know: something that it may not read counts against them, and from the
-    /// total and what it can read it could work out the size.
-    pub(super) fn undisclosed_limits(&self, store: &dyn Store, quotas: &[QuotaRoot]) -> Vec<QuotaLimits> {
-        if quotas.is_empty() {
-            return Vec::new();
-        }
-        let withheld = self.undisclosed_roots();
-        let own = self.shared().quota;
-        let hides = |quota: &&QuotaRoot| {
-            let everywhere = !own.is_unlimited() && quota.limits == own && !withheld.is_empty();
-            let covers = |place: &(&dyn Store, StorePath)| {
-                let roots = || quota.roots();
-                same_store(place.0, store)
-                    && roots().any(|root| place.1.is_at_or_below(root) || root.is_at_or_below(&place.1))
-            };
-            everywhere || withheld.iter().any(covers)
+        let of_workspaces = here.workspaces.iter();
+        let with_reserved = |(index, quota): &(_, QuotaRoot)| QuotaRoot {
+            usage_elsewhere: reserved(*index),
+            ..quota.clone()
         };
-        quotas.iter().filter(hides).map(|quota| quota.limits).collect()
-    }
-
-    /// The paths in Stores that count against quotas and that the caller may not read: WRITE_ONLY Workspaces, and what
-    /// a nested Workspace hides of the outer one's Store.
-    fn undisclosed_roots(&self) -> Vec<(&dyn Store, StorePath)> {
-        let router = &self.shared().router;
-        let may_look = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
-        let mut places: Vec<(&dyn Store, StorePath)> = Vec::new();
-        for workspace in router.workspaces() {
-            let mount = workspace.mount();
-            if !may_look(workspace) {
-                places.push((&**mount.store(), mount.path().clone()));
-            }
-            for nested in router.nested(workspace.prefix()) {
-                let below = nested.prefix().strip_prefix(workspace.prefix()).expect("it is nested");
-                let hidden = mount.node_path(below).path;
-                let shown = may_look(nested)
-                    && same_store(&**nested.mount().store(), &**mount.store())
-                    && *nested.mount().path() == hidden;
-                if !shown {
-                    places.push((&**mount.store(), hidden));
-                }
-            }
+        let mut quotas: Vec<_> = of_workspaces.map(with_reserved).collect();
+        if let (false, [root, other_roots @ ..]) = (table.stead.is_unlimited(), &*here.stead_roots) {
+            let elsewhere = table.stores.iter().filter(|other| !same_store(&*other.store, store));
+            quotas.push(QuotaRoot {
+                root: root.clone(),
+                other_roots: other_roots.to_vec(),
+                limits: table.stead,
+                usage_elsewhere: elsewhere
+                    .into_iter()
+                    .try_fold(reserved(table.limited.len()), StoreQuotas::add_stead_usage)?,
+            });
         }
-        places
+        Ok(quotas)
     }
 }
 

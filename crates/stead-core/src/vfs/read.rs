@@ -9,7 +9,7 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, NodeKind, OpenContent, OpenPurpose, StoreError, StoreResult, VersionTag};
 use crate::vfs::call::{Call, OpenAudit, OpenRecording};
-use crate::vfs::resolve::{ResolvedPath, symlink_hit};
+use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
 
 /// The attributes of a path.
@@ -195,16 +195,8 @@ impl Vfs {
 
 impl Call<'_> {
     fn stat(&self, path: &VfsPath) -> Result<Stat> {
-        let (attr, path) = self.resolve_any_and_call(
-            path,
-            |spot| match spot.store().stat(&spot.node_path) {
-                Ok(attr) if attr.kind == NodeKind::Symlink => Err(symlink_hit(spot)?),
-                Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => Ok(None),
-                answer => answer.map(Some),
-            },
-            |_| None,
-        )?;
-        Ok(self.stat_result(path, attr))
+        let (found, path) = self.resolve_existing(path)?;
+        Ok(self.stat_result(path, found.map(|(attr, _)| attr)))
     }
 
     fn kind(&self, path: &VfsPath) -> Result<Option<NodeKind>> {

@@ -518,7 +518,13 @@ impl Call<'_> {
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((
             outcome,
-            write_result(spot.reported_path.clone(), spot.visibility(), &outcome, &applied, self.operation()),
+            write_result(
+                spot.reported_path().clone(),
+                spot.visibility(),
+                &outcome,
+                &applied,
+                self.operation(),
+            ),
         ))
     }
 }
@@ -566,7 +572,14 @@ fn is_changed_meanwhile(cause: &StoreError) -> bool {
     )
 }
 
+/// Tells one Store from another, as long as both are open.
+pub(super) type StoreKey = usize;
+
+pub(super) fn store_key(store: &dyn Store) -> StoreKey {
+    std::ptr::from_ref(store).cast::<()>().addr()
+}
+
 /// Whether two references are to the same Store.
 pub(super) fn same_store(one: &dyn Store, other: &dyn Store) -> bool {
-    std::ptr::addr_eq(one, other)
+    store_key(one) == store_key(other)
 }

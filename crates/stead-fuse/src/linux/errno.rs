@@ -18,7 +18,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::ApprovalRequired { .. }
         | Error::BehindBarrier { .. }
         | Error::NotOwnFile { .. }
-        | Error::SymlinkOutside { .. }
+        | Error::RedirectOutside { .. }
         | Error::SyntheticDirectory { .. } => Errno::EACCES,
         Error::TooManySymlinks { .. } => Errno::ELOOP,
         Error::ContainsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,

@@ -5,7 +5,9 @@
 //! The path is routed, authorized and audited; the node says which one is meant. If another node is at the path by now,
 //! the call fails with a conflict, and the caller has to look it up again.
 //!
-//! Symlinks aren't followed: the kernel does that, and looks up every name on the way. Missing parents aren't created,
+//! No redirect is followed. The kernel follows symlinks, and looks up every name on the way. A rule of the stead
+//! ([`Redirects`](crate::vfs::Redirects)) doesn't apply: a node that was looked up has its own path, and a rule that
+//! leads that path elsewhere would make one node two, so a mount shows each Workspace as it is. Missing parents aren't created,
 //! no approval is requested, and the lost-update guard is off. Lookups aren't audited. An open file is, from its
 //! opening to its closing, and so is every change of a name.
 
@@ -49,7 +51,7 @@ pub struct DirectoryRef {
 #[derive(Debug)]
 pub struct NodeApi {
     vfs: Vfs,
-    workspaces: Vec<Workspace>,
+    workspaces: Vec<Arc<Workspace>>,
     /// The nodes that were created through this API in WRITE_ONLY Workspaces, each with the index of its Workspace.
     created_hidden: Mutex<HashSet<(usize, NodeId)>>,
     special_files: special_files::SpecialFiles,
@@ -59,7 +61,7 @@ pub struct NodeApi {
 impl NodeApi {
     /// The node API of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
-        let (workspaces, mounted_at) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
+        let (workspaces, mounted_at) = (vfs.router().workspaces().cloned().collect(), vfs.shared.clock.now());
         NodeApi {
             vfs: vfs.clone(),
             workspaces,
@@ -70,7 +72,7 @@ impl NodeApi {
     }
 
     /// The Workspaces, in the order of the indexes that [`Lookup::workspace`] holds.
-    pub fn workspaces(&self) -> &[Workspace] {
+    pub fn workspaces(&self) -> &[Arc<Workspace>] {
         &self.workspaces
     }
 
@@ -119,7 +121,7 @@ impl NodeApi {
             let failed = |cause| call.store_error(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
             let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
-            let withheld = call.undisclosed_limits(store, &quotas);
+            let withheld = call.shared().quotas.undisclosed_limits(store);
             for quota in quotas {
                 if !quota.roots().any(|root| place.path.is_at_or_below(root)) {
                     continue;

@@ -8,6 +8,7 @@ mod open_files;
 mod protection;
 mod quotas;
 mod reading;
+mod redirects;
 mod routing;
 mod scopes;
 mod symlinks;

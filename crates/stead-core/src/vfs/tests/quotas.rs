@@ -80,3 +80,28 @@ fn an_edit_is_checked_against_the_quota_before_memory_is_allocated() {
     let with_size_limit = with_size_limit.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
     assert!(edit_error(&with_size_limit).to_string().ends_with("at most 2097152 are allowed"));
 }
+
+#[test]
+fn many_workspaces_with_quotas_cost_little_to_build_and_to_change() {
+    // Quadratic work on so many would take minutes in a debug build.
+    const COUNT: usize = 20_000;
+    let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
+    let limits = QuotaLimits { bytes: Some(10), ..QuotaLimits::default() };
+    let workspaces = (0..COUNT).map(|number| {
+        let prefix = path(&format!("/all/w{number}"));
+        let mount = if number == 7 { Mount::new(other.clone()) } else { Mount::at(store.clone(), &prefix) };
+        let scope = if number % 2 == 0 { WriteOnly } else { ReadWrite };
+        Workspace::new(prefix, scope, mount).with_quota(limits)
+    });
+    let began = std::time::Instant::now();
+    let builder = Vfs::builder(Identity::agent("tester")).quota(limits);
+    let builder = builder.workspace(Workspace::new(path("/all"), ReadWrite, Mount::new(store.clone())));
+    let vfs = workspaces.fold(builder, VfsBuilder::workspace).build().unwrap();
+    vfs.write("/all/w7/a", "123456").unwrap();
+    for number in [8, 9] {
+        let refused = vfs.write(format!("/all/w{number}/a"), "12345").unwrap_err().to_string();
+        // The stead's quota counts what is in WRITE_ONLY Workspaces.
+        assert!(refused.contains("10 bytes") && !refused.contains("11 bytes"), "{refused}");
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}

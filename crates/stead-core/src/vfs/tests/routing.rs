@@ -200,3 +200,19 @@ fn an_unreadable_nested_workspace_is_reported_and_does_not_hide_others() {
     assert_eq!(vfs.glob("**", "/", 10).unwrap().unreadable.len(), 1);
     assert_eq!(kind(vfs.walk("/in", &WalkQuery::default())), ErrorKind::Unavailable);
 }
+
+#[test]
+fn a_refusal_is_short_however_many_workspaces_there_are() {
+    let store = store_with(&[]);
+    let many = (0..1000).map(|number| workspace(&format!("/w{number:03}"), ReadWrite, &store));
+    let vfs = vfs_with(many.chain([workspace("/x/ro", ReadOnly, &store)]));
+    let outside = vfs.read("/y").unwrap_err().to_string();
+    assert_eq!(
+        outside,
+        "`/y` is in none of your Workspaces: you have `/w000`, `/w001`, `/w002`, `/w003`, `/w004`, `/w005`, `/w006`, \
+         `/w007` and 993 more"
+    );
+    let refused = vfs.write("/x/ro/a", "x").unwrap_err();
+    assert!(refused.to_string().ends_with("you may write in `/w000`, `/w001`, `/w002`, `/w003`, `/w004`, `/w005`, `/w006`, `/w007` and 992 more"), "{refused}");
+    assert!(format!("{refused:?}").len() < 500, "{refused:?}");
+}

@@ -5,7 +5,7 @@ use super::*;
 pub(super) type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 
 /// Every call that reads at one path.
-fn read_calls() -> Vec<Call> {
+pub(super) fn read_calls() -> Vec<Call> {
     vec![
         ("read", |vfs, path| vfs.read(path).map(drop)),
         ("read_range", |vfs, path| vfs.read_range(path, ByteRange { offset: 0, length: 1 }).map(drop)),

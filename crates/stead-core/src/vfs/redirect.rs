@@ -1,0 +1,223 @@
+//! Redirects: where a path leads elsewhere, and the one loop that follows it.
+//!
+//! A redirect is a symlink, which a Store reports, or a rule of the stead ([`Redirects`]). Every path on the way is
+//! routed and authorized like the requested one. The target of a redirect that the caller may not read is disclosed
+//! neither by answers nor by errors.
+
+use std::fmt;
+
+use crate::error::{Error, Result, Visibility};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{LinkHit, Side, StoreError};
+use crate::vfs::call::Call;
+use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
+use crate::workspace::Workspace;
+
+/// How many redirects may be followed for one path, of all kinds together.
+const MAX_REDIRECTS: usize = 40;
+
+/// The rules of a stead by which paths lead elsewhere, besides symlinks.
+///
+/// They apply to the paths that a call is made with, wherever symlinks are followed too. They don't apply to what a
+/// walk or a search finds below its path, to logs and undo, nor to the node API.
+pub trait Redirects: fmt::Debug + Send + Sync {
+    /// Where an access to `path` leads instead, or `None`. The path is in `workspace`, and the access to it is
+    /// authorized. The target is routed, authorized and passed to this method, too.
+    fn redirect(&self, path: &VfsPath, workspace: &Workspace, access: Access) -> Option<VfsPath>;
+}
+
+/// What leads a path elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedirectKind {
+    /// A symlink in a Store.
+    Symlink,
+    /// A rule of the stead ([`Redirects`]).
+    Rule,
+}
+
+impl fmt::Display for RedirectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RedirectKind::Symlink => "symlink",
+            RedirectKind::Rule => "redirect",
+        })
+    }
+}
+
+/// A path that leads elsewhere.
+struct Redirect {
+    kind: RedirectKind,
+    from: VfsPath,
+    /// Where it leads; `None` if no Workspace can contain the target.
+    to: Option<VfsPath>,
+    /// The Workspace of `from`, if the caller may not read there and so may not know of the redirect.
+    hidden_in: Option<VfsPath>,
+}
+
+impl Redirect {
+    fn new(kind: RedirectKind, from: &ResolvedPath<'_>, to: Option<VfsPath>) -> Self {
+        let is_hidden = from.visibility() == Visibility::Hidden;
+        let hidden_in = is_hidden.then(|| from.workspace.prefix().clone());
+        Redirect { kind, from: from.path.clone(), to, hidden_in }
+    }
+
+    /// The symlink that a Store reported on the way to `from`.
+    fn symlink(from: &ResolvedPath<'_>, hit: &LinkHit) -> Self {
+        let target = || {
+            // A symlink in the Mount's own path is not followed: it would lead out of the Mount.
+            let below = hit.depth.checked_sub(from.workspace.mount().path().depth())?;
+            let link = (below > 0).then(|| from.path.ancestor(from.workspace.prefix().depth() + below))?;
+            let target = std::str::from_utf8(&hit.target).ok()?;
+            let target = link.parent()?.resolve_symlink_target(target).ok()?;
+            target.join(from.path.strip_prefix(&link)?).ok()
+        };
+        Redirect::new(RedirectKind::Symlink, from, target())
+    }
+}
+
+/// The first redirect on the way that the caller may not know of. The caller is answered as if the path ended there.
+#[derive(Debug, Clone)]
+pub(super) struct HiddenRedirect {
+    requested: VfsPath,
+    /// The path that was resolved so far.
+    pub(super) path: VfsPath,
+    /// The Workspace it is in.
+    pub(super) workspace: VfsPath,
+}
+
+impl HiddenRedirect {
+    /// Turns a refusal at the target into one that discloses neither the target nor that there is a redirect.
+    pub(super) fn mask(&self, error: Error) -> Error {
+        match error {
+            Error::ApprovalRequired { .. } => {
+                Error::ApprovalRequired { path: self.path.clone(), workspace: self.workspace.clone() }
+            }
+            Error::OutsideWorkspaces { .. }
+            | Error::RedirectOutside { .. }
+            | Error::TooManySymlinks { .. }
+            | Error::ScopeDenied { .. }
+            | Error::Protected { .. }
+            | Error::GitRepository { .. }
+            | Error::BehindBarrier { .. }
+            | Error::ContainsWorkspace { .. }
+            | Error::IsWorkspace { .. }
+            | Error::SyntheticDirectory { .. } => Error::Store {
+                path: self.requested.clone(),
+                visibility: Visibility::Hidden,
+                cause: StoreError::HostDenied,
+            },
+            error => error,
+        }
+    }
+}
+
+/// A path while its redirects are followed.
+struct RedirectResolver {
+    requested: VfsPath,
+    path: VfsPath,
+    /// How many redirects were followed.
+    count: usize,
+    last: Option<RedirectKind>,
+    hidden: Option<HiddenRedirect>,
+}
+
+impl RedirectResolver {
+    fn new(path: &VfsPath) -> Self {
+        RedirectResolver { requested: path.clone(), path: path.clone(), count: 0, last: None, hidden: None }
+    }
+
+    fn follow(&mut self, redirect: Redirect) -> Result<()> {
+        self.count += 1;
+        self.last = Some(redirect.kind);
+        if let (None, Some(workspace)) = (&self.hidden, redirect.hidden_in) {
+            let (requested, path) = (self.requested.clone(), redirect.from);
+            self.hidden = Some(HiddenRedirect { requested, path, workspace });
+        }
+        if self.count > MAX_REDIRECTS {
+            return Err(self.mask(Error::TooManySymlinks { path: self.requested.clone() }));
+        }
+        self.path = redirect.to.ok_or_else(|| self.outside(redirect.kind))?;
+        Ok(())
+    }
+
+    fn outside(&self, kind: RedirectKind) -> Error {
+        self.mask(Error::RedirectOutside { path: self.requested.clone(), kind })
+    }
+
+    fn mask(&self, error: Error) -> Error {
+        match &self.hidden {
+            Some(hidden) => hidden.mask(error),
+            None => error,
+        }
+    }
+
+    /// A resolved path or a refusal, as the caller may know it.
+    fn authorized<'a>(&self, result: Result<ResolvedPath<'a>>) -> Result<ResolvedPath<'a>> {
+        match (result, self.last) {
+            (Ok(resolved), _) => Ok(ResolvedPath { hidden: self.hidden.clone(), ..resolved }),
+            // The target is not disclosed: it may be a path of the host.
+            (Err(Error::OutsideWorkspaces { .. }), Some(kind)) => Err(self.outside(kind)),
+            (Err(error), _) => Err(self.mask(error)),
+        }
+    }
+}
+
+impl<'v> Call<'v> {
+    /// Authorizes paths and calls Stores with them, again for every redirect on the way.
+    ///
+    /// `call` gets the authorized paths. If it returns [`StoreError::Link`], the symlink is followed; any other error
+    /// ends the loop.
+    pub(super) fn follow_redirects<T, const N: usize>(
+        &self,
+        requested: [&VfsPath; N],
+        authorize: impl Fn([&VfsPath; N]) -> [Result<ResolvedPath<'v>>; N],
+        mut call: impl FnMut(&[ResolvedPath<'v>; N]) -> Result<T, ResolvedCallError>,
+    ) -> Result<(T, [ResolvedPath<'v>; N])> {
+        let mut resolvers = requested.map(RedirectResolver::new);
+        loop {
+            let paths = resolvers.each_ref().map(|resolver| &resolver.path);
+            if resolvers.iter().any(|resolver| resolver.count > 0) {
+                self.set_resolved_paths(paths);
+            }
+            let results = resolvers.iter().zip(authorize(paths));
+            let resolved = all_authorized(results.map(|(resolver, result)| resolver.authorized(result)))?;
+            let by_rule = resolved.iter().enumerate().find_map(|(end, path)| Some((end, self.rule(path)?)));
+            let (end, redirect) = match by_rule {
+                Some(redirect) => redirect,
+                None => match call(&resolved) {
+                    Ok(value) => return Ok((value, resolved)),
+                    Err(ResolvedCallError::Store(StoreError::Link(hit))) => {
+                        let end = if hit.side == Side::To { N - 1 } else { 0 };
+                        (end, Redirect::symlink(&resolved[end], &hit))
+                    }
+                    Err(error) => return Err(error.into_error(&resolved[0])),
+                },
+            };
+            resolvers[end].follow(redirect)?;
+        }
+    }
+
+    /// Where a rule of the stead leads this path.
+    fn rule(&self, path: &ResolvedPath<'_>) -> Option<Redirect> {
+        let rules = self.shared().redirects.as_ref()?;
+        let to = rules.redirect(&path.path, path.workspace, path.access)?;
+        Some(Redirect::new(RedirectKind::Rule, path, Some(to)))
+    }
+}
+
+/// All of the paths, or the first refusal. A person is asked only if no path is refused.
+fn all_authorized<'a, const N: usize>(
+    results: impl Iterator<Item = Result<ResolvedPath<'a>>>,
+) -> Result<[ResolvedPath<'a>; N]> {
+    let (mut resolved, mut approval) = (Vec::with_capacity(N), None);
+    for result in results {
+        match result {
+            Ok(path) => resolved.push(path),
+            Err(error @ Error::ApprovalRequired { .. }) => approval = approval.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    approval.map_or_else(|| Ok(resolved.try_into().expect("one result for each path")), Err)
+}
