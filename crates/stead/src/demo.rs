@@ -30,7 +30,7 @@ pub fn create(directory: &Path) -> Result<Config> {
         .and_then(|mut new| std::io::Write::write_all(&mut new, CONFIG.as_bytes()))
         .map_err(failed)?;
     let config = Config::load(&file)?;
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     for (store, path, content) in FILES {
         let seeding =
             Stead::builder("demo").workspace("/", AccessScope::ReadWrite, stores.get(store)?).build()?;

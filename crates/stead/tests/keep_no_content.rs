@@ -153,7 +153,7 @@ fn gc_lets_go_of_what_was_kept_before_nothing_was_to_be_kept() {
     }
     drop(stead);
     assert_eq!(kept(&directory), 2);
-    let mut stores = Stores::of(&config(&directory, CONFIG));
+    let stores = Stores::of(&config(&directory, CONFIG));
     stores.gc(Retention::default(), GcOptions::default(), SystemClock.now(), &mut |_, _| ()).unwrap();
     assert_eq!(kept(&directory), 0);
     let log = open(&directory).vfs().log(&LogQuery::default()).unwrap();

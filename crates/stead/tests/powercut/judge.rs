@@ -27,9 +27,9 @@ pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Res
     let tmpfs = Tmpfs::with(image);
     moved_along(tmpfs.path());
     let config = config(tmpfs.path());
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     let stead =
-        Stead::open_in(&mut stores, &Identity::agent("a")).map_err(|error| format!("opening: {error}"))?;
+        Stead::open_in(&stores, &Identity::agent("a")).map_err(|error| format!("opening: {error}"))?;
     let found = files(&stead)?;
     let judged: Vec<_> = plan
         .before()
@@ -45,7 +45,7 @@ pub(crate) fn judge(plan: Plan, steps: &[Step], sure: u64, image: &Image) -> Res
         }
     }
     if plan.is_audited() {
-        judge_audit(&mut stores, done)?;
+        judge_audit(&stores, done)?;
     }
     let tokens = done.iter().filter(|step| matches!(step, Step::Token)).count();
     let there = Tokens::of(&config).list().map_err(|error| format!("the tokens: {error}"))?.len();
@@ -120,7 +120,7 @@ fn judge_audit_files(plan: Plan, began: bool, has_ended: bool, image: &Image) ->
     Ok(())
 }
 
-fn judge_audit(stores: &mut Stores, done: &[Step]) -> Result<(), String> {
+fn judge_audit(stores: &Stores, done: &[Step]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("the audit: {error}");
     let Some(audit) = stores.audit_access().map_err(|error| failed(&error))? else {
         return if done.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };

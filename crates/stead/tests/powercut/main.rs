@@ -33,12 +33,12 @@ fn is_long() -> bool {
 fn the_recorded_program() {
     let mut teller = Teller::new();
     let config = judge::config(&teller.top);
-    let mut stores = Stores::of(&config);
-    let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+    let stores = Stores::of(&config);
+    let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
     let run: usize = std::env::var(plan::RUN).unwrap().parse().unwrap();
     let steps = &Plan::given().runs()[run];
     for (step, number) in steps.iter().zip(1..) {
-        step.take(&stead, &mut stores, &config);
+        step.take(&stead, &stores, &config);
         teller.sure(number);
     }
     drop((stead, stores));

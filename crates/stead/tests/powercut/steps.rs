@@ -153,7 +153,7 @@ impl Step {
     }
 
     /// Does the step.
-    pub(crate) fn take(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
+    pub(crate) fn take(&self, stead: &Stead, stores: &Stores, config: &Config) {
         let vfs = stead.vfs();
         match self {
             Step::Write(at, bytes) => drop(vfs.write(*at, bytes.clone()).unwrap()),
