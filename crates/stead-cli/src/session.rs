@@ -118,9 +118,9 @@ impl Session {
             Some(thread) => identity.with_thread(thread),
             None => identity,
         };
-        let mut stores = Stores::of(&config);
+        let stores = Stores::of(&config);
         stores.open_audit()?;
-        Ok(Stead::open_in(&mut stores, &identity)?)
+        Ok(Stead::open_in(&stores, &identity)?)
     }
 
     /// The agent that the command acts as: the one that `--agent` names, or the only one.

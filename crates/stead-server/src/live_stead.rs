@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use stead::{Identity, Stead};
@@ -13,6 +14,9 @@ use crate::call_scheduler::{CallScheduler, RunPermit, SchedulerClient};
 use crate::limits::ServerLimits;
 use crate::metrics::Metrics;
 use crate::pending_approvals::PendingApprovals;
+
+/// How long the read set of an idle identity is kept. The lost-update guard is best effort; `if_match` is the guarantee.
+const READ_SET_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One identity's stead, shared by all connections of that identity.
 #[derive(Debug)]
@@ -137,6 +141,13 @@ impl LiveStead {
         if before.list_signature != self.current.read().list_signature {
             self.list_changes.send_modify(|generation| *generation += 1);
         }
+    }
+
+    /// Whether it holds something that a client may come back for, though no client has used it for this long: open
+    /// approval questions, or for a day what the agent has read.
+    pub(crate) fn is_needed(&self, idle: Duration) -> bool {
+        let has_read = || self.current.read().toolbox.vfs().has_read_files();
+        self.pending_approvals.has_open() || (idle < READ_SET_LIFETIME && has_read())
     }
 
     /// Counts one more listener until the guard is dropped; `None` if the limit is reached.

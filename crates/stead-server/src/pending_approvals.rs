@@ -5,7 +5,7 @@
 //! asked about.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -55,6 +55,13 @@ impl PendingApprovals {
         }
         deferred.push_back(PendingApproval { name: name.clone(), call, question, expires: now + timeout });
         name
+    }
+
+    /// Whether a question can still be answered.
+    pub(crate) fn has_open(&self) -> bool {
+        let now = Instant::now();
+        self.waiting_calls.load(Ordering::Relaxed) > 0
+            || self.deferred.lock().iter().any(|one| one.expires > now)
     }
 
     /// Removes and returns the question of that name, if it is about this call and hasn't expired.

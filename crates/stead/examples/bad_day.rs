@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(!site.join("posts").exists());
 
     // What happened? The audit knows every call, the log every change.
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     let audit = stores.audit_access()?.ok_or("there is an audit")?;
     let intern_calls = AuditQuery { agent: Some("intern".into()), ..AuditQuery::default() };
     println!("What the intern did:");

@@ -39,7 +39,7 @@ pub fn create(directory: &Path) -> Result<Config> {
         .and_then(|mut file| std::io::Write::write_all(&mut file, CONFIG.as_bytes()))
         .map_err(write_error)?;
     let config = Config::load(&file)?;
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     for (store, path, content) in FILES {
         let stead =
             Stead::builder("demo").workspace("/", AccessScope::ReadWrite, stores.get(store)?).build()?;

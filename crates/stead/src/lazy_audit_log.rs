@@ -116,8 +116,8 @@ mod tests {
         let host = tempfile::tempdir().unwrap();
         fs::create_dir(host.path().join("disk")).unwrap();
         let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
-        let mut stores = Stores::of(&config);
-        let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+        let stores = Stores::of(&config);
+        let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
         assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
         // The first call is a change in a Store that commits its own audit records.
         stead.vfs().write("/notes/x", "1").unwrap();
@@ -139,8 +139,8 @@ mod tests {
         // A file is where the audit directory should be.
         fs::create_dir(host.path().join(".stead")).unwrap();
         fs::write(host.path().join(".stead/audit"), "").unwrap();
-        let mut stores = Stores::of(&config);
-        let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+        let stores = Stores::of(&config);
+        let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
         let vfs = stead.vfs();
         for refused in [
             vfs.read("/disk/x").map(drop),

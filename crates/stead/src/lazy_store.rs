@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
-    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
-    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo,
-    StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
+    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError,
+    StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
@@ -290,6 +290,10 @@ impl Forks for LazyStore {
 impl ChangeFeed for LazyStore {
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.store()?.require_feed()?.changes_since(cursor, limit)
+    }
+
+    fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        self.store()?.require_feed()?.subscribe(listener)
     }
 }
 

@@ -67,16 +67,16 @@ impl Stead {
     ///
     /// Every call is recorded in the audit, unless the configuration turns the audit off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
-        let mut stores = Stores::of(config);
+        let stores = Stores::of(config);
         stores.open_audit()?;
-        Stead::open_in(&mut stores, &Identity::agent(agent))
+        Stead::open_in(&stores, &Identity::agent(agent))
     }
 
     /// Opens the stead of an identity over Stores that several steads may share.
     ///
     /// The audit is opened at the first call, like a Store. If it can't be opened, every call fails with the reason;
     /// [`Stores::open_audit`] reports the reason earlier.
-    pub fn open_in(stores: &mut Stores, identity: &Identity) -> Result<Stead> {
+    pub fn open_in(stores: &Stores, identity: &Identity) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
@@ -217,7 +217,7 @@ fn stead_id(identity: &Identity) -> String {
     }
 }
 
-fn build_workspace(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
+fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspace> {
     let mount = Mount::at(stores.get(&config.store)?, &config.path);
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(std::fs::read(host.path().join("gone/x")).unwrap(), b"back");
 
         // A Store's info is the same before and after it is opened.
-        let mut stores = Stores::of(&config);
+        let stores = Stores::of(&config);
         abouts.dedup();
         assert_eq!(
             abouts,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
@@ -33,7 +33,7 @@ const DATABASE_FILE_SUFFIXES: [&str; 10] =
 #[derive(Debug)]
 pub struct Stores {
     opener: Arc<StoreOpener>,
-    by_key: BTreeMap<StoreKey, Arc<LazyStore>>,
+    by_key: Mutex<BTreeMap<StoreKey, Arc<LazyStore>>>,
 }
 
 /// Two names with equal keys are the same Store.
@@ -56,19 +56,26 @@ impl Stores {
             audit: OnceLock::new(),
             audit_open_lock: Mutex::default(),
         };
-        Stores { opener: Arc::new(opener), by_key: BTreeMap::new() }
+        Stores { opener: Arc::new(opener), by_key: Mutex::default() }
     }
 
     /// The Stores of a new configuration that replaces this one's. Memory Stores whose name stays keep their content.
     pub fn reconfigured(&self, config: &Config) -> Self {
-        let mut stores = Stores::of(config);
+        let stores = Stores::of(config);
         let stays = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
             StoreKey::Location(_) => false,
         };
-        let kept = self.by_key.iter().filter(|(key, _)| stays(key));
-        stores.by_key.extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
+        let by_key = self.lock_stores();
+        let kept = by_key.iter().filter(|(key, _)| stays(key));
+        stores.lock_stores().extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
         stores
+    }
+
+    /// The Stores that were asked for so far. No Store is opened while this is locked.
+    fn lock_stores(&self) -> MutexGuard<'_, BTreeMap<StoreKey, Arc<LazyStore>>> {
+        // A panic can't leave the map half changed.
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The configuration of these Stores.
@@ -78,11 +85,11 @@ impl Stores {
 
     /// The Store of this name. Only an unknown name fails here: the Store is opened at its first use, and errors of
     /// opening it are reported there.
-    pub fn get(&mut self, name: &str) -> Result<Arc<dyn Store>> {
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Store>> {
         Ok(self.lazy_store(name)?)
     }
 
-    pub(crate) fn lazy_store(&mut self, name: &str) -> Result<Arc<LazyStore>> {
+    pub(crate) fn lazy_store(&self, name: &str) -> Result<Arc<LazyStore>> {
         let found = self.opener.config.stores.get(name);
         let config = found
             .ok_or_else(|| Error::Invalid(format!("there is no Store `{}`", name.escape_debug())))?
@@ -92,7 +99,8 @@ impl Stores {
             ref place => StoreKey::Location(place.clone()),
         };
         let opener = &self.opener;
-        let lazy = self.by_key.entry(key).or_insert_with(|| {
+        let mut by_key = self.lock_stores();
+        let lazy = by_key.entry(key).or_insert_with(|| {
             // The audit log is in the database, so a Store that writes to the database commits its own audit records.
             let ((info, abilities), opener) = (describe_store(&config, opener.log_id), Arc::clone(opener));
             Arc::new(LazyStore::new(name, info, abilities, move || opener.open(&config)))
@@ -107,19 +115,19 @@ impl Stores {
 
     /// The database of the Virtual Stores, the snapshots, the audit, and the ledgers of the Physical Stores. Opens it
     /// if needed.
-    pub fn database(&mut self) -> Result<Database> {
+    pub fn database(&self) -> Result<Database> {
         self.opener.database()
     }
 
     /// The audit log, or `None` if the configuration turns it off. It is opened when the first record is written.
-    pub fn audit(&mut self) -> Option<Arc<dyn AuditLog>> {
+    pub fn audit(&self) -> Option<Arc<dyn AuditLog>> {
         let id = self.opener.log_id?;
         Some(Arc::new(LazyAuditLog::new(id, Arc::clone(&self.opener))))
     }
 
     /// Opens the audit log now, so that errors of opening it are reported here. Does nothing if the audit is turned
     /// off, or if the database is read-only.
-    pub fn open_audit(&mut self) -> Result<()> {
+    pub fn open_audit(&self) -> Result<()> {
         if self.opener.is_read_only() {
             return Ok(());
         }
@@ -128,7 +136,7 @@ impl Stores {
 
     /// Checks quickly whether the audit log can be opened: fails if the state directory can't be created, or if the
     /// database exists and can't be opened. It doesn't open the log.
-    pub fn check_audit(&mut self) -> Result<()> {
+    pub fn check_audit(&self) -> Result<()> {
         if self.opener.log_id.is_none() {
             return Ok(());
         }
@@ -146,7 +154,7 @@ impl Stores {
     }
 
     /// The audit log for reading, or `None` if no record was ever written.
-    pub fn audit_access(&mut self) -> Result<Option<AuditAccess>> {
+    pub fn audit_access(&self) -> Result<Option<AuditAccess>> {
         let directory = self.opener.config.audit_directory();
         // If only the database is gone, the audit directory beside it still shows what it held.
         if !self.opener.config.database.path.exists() && !directory.exists() {
@@ -191,7 +199,7 @@ impl Stores {
     /// Removes history that `retention` doesn't keep, then frees the space of content that nothing refers to, and
     /// prunes what Physical Stores keep.
     pub fn gc(
-        &mut self,
+        &self,
         retention: Retention,
         options: GcOptions,
         now: Timestamp,
@@ -207,7 +215,7 @@ impl Stores {
     }
 
     /// Copies the database into a new file while it is in use. Fails if the file exists.
-    pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
+    pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
         let database = self.opener.database()?;
         self.audited("backup", || {
             database.backup(to, progress).map_err(|cause| match cause {
@@ -221,7 +229,7 @@ impl Stores {
     }
 
     /// Replaces the database's content with that of a backup, and returns the restored revision.
-    pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
+    pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let missing = |cause| match cause {
             StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
             cause => cause.into(),
@@ -274,8 +282,16 @@ impl Stores {
         Ok(database.forks(owner)?.into_iter().map(lazy).collect())
     }
 
+    /// The volumes of all forks, by owner. Empty if there is no database yet.
+    pub(crate) fn fork_volumes(&self) -> Result<BTreeMap<String, Vec<i64>>> {
+        match self.database_source().existing_database()? {
+            Some(database) => Ok(database.fork_volumes()?),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
     /// Verifies the database as a whole, and each Physical Store. Returns one report each, with its name.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, VerifyReport)>> {
+    pub fn verify(&self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, VerifyReport)>> {
         let mut verified = Vec::new();
         let opener = Arc::clone(&self.opener);
         let stores = &opener.config.stores;

@@ -153,7 +153,7 @@ fn gc_removes_content_that_was_retained_before_retention_was_turned_off() {
     }
     drop(stead);
     assert_eq!(displaced_count(&directory), 2);
-    let mut stores = Stores::of(&config(&directory, CONFIG));
+    let stores = Stores::of(&config(&directory, CONFIG));
     stores.gc(Retention::default(), GcOptions::default(), SystemClock.now(), &mut |_, _| ()).unwrap();
     assert_eq!(displaced_count(&directory), 0);
     let log = open(&directory).vfs().log(&LogQuery::default()).unwrap();

@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     let retention = Retention { age: args.older_than.unwrap_or(config.history.age), ..config.history };
     let options = GcOptions { grace: args.grace, vacuum: args.vacuum };
     let progress = Progress::new(session);

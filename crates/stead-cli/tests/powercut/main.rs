@@ -188,8 +188,8 @@ fn check_disk(workspace: &str, synced_steps: u64, image: &Image) -> Result<(), S
     let tmpfs = Tmpfs::with(image);
     rename_staging_area(tmpfs.path());
     let config = Config::parse(CONFIG, &tmpfs.path().join("stead.toml")).unwrap();
-    let mut stores = Stores::of(&config);
-    let stead = Stead::open_in(&mut stores, &Identity::agent("coder")).map_err(|error| error.to_string())?;
+    let stores = Stores::of(&config);
+    let stead = Stead::open_in(&stores, &Identity::agent("coder")).map_err(|error| error.to_string())?;
     let prefix = format!("/{workspace}");
     let walk = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
     let mut found = Files::new();

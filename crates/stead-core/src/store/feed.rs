@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::store::subscription::{ChangeListener, Subscription};
 use crate::store::{NodeId, RevisionNumber, StoreResult};
 
 /// A Store that sees and reports every change to its files.
@@ -9,6 +10,12 @@ pub trait ChangeFeed: Debug + Send + Sync {
     /// The changes after `cursor`, oldest first, by any process. With `None` as cursor it returns no changes, only the
     /// cursor that stands for now.
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed>;
+
+    /// Calls the listener after changes by any process, until the subscription is dropped.
+    ///
+    /// After every change that is made once this has returned, there is a call, and by then `changes_since` returns the
+    /// change. One call may stand for many changes, and a call may come without any change.
+    fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription>;
 }
 
 /// A part of a Store's changes.

@@ -38,6 +38,7 @@ mod maintenance;
 mod path_filter;
 mod quota;
 mod store_path;
+mod subscription;
 
 pub use attr::{
     Attr, Entry, FileContent, InvalidVersionTag, Listing, NodeId, NodeKind, Page, RevisionNumber, ShortTag,
@@ -60,6 +61,7 @@ pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
 pub use store_path::{NodePath, StorePath};
+pub use subscription::{ChangeListener, ChangeListeners, ChangeSignal, ListenerGuard, Subscription};
 
 use std::fmt;
 use std::fmt::Debug;

@@ -8,10 +8,10 @@ use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
-    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
-    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, SealedContent, Store, StoreError,
-    StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
+    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, SealedContent, Store,
+    StoreError, StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -234,6 +234,10 @@ impl Forks for FaultyStore {
 impl ChangeFeed for FaultyStore {
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.connection.call(|| self.store.require_feed()?.changes_since(cursor, limit))
+    }
+
+    fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        self.connection.call(|| self.store.require_feed()?.subscribe(listener))
     }
 }
 

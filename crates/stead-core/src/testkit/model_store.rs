@@ -13,10 +13,10 @@ use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, ChangeFeed, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry,
-    FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath, OpenContent, OpenPurpose,
-    Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreInfo, StoreKind, StorePath,
-    StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, ChangeListener, ChangeListeners, CompanionRecord, Draft, DraftBase,
+    Entry, Feed, FeedEntry, FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath,
+    OpenContent, OpenPurpose, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreInfo,
+    StoreKind, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -25,6 +25,7 @@ use crate::store::{
 #[derive(Debug)]
 pub struct ModelStore {
     state: Mutex<ModelState>,
+    listeners: Arc<ChangeListeners>,
     /// Where the records of its changes go.
     audit_log: Option<Arc<MemoryAuditLog>>,
 }
@@ -40,7 +41,7 @@ impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
         let state = ModelState { tree: ModelTree::new(), revision: RevisionNumber(0), changes: Vec::new() };
-        ModelStore { state: Mutex::new(state), audit_log: None }
+        ModelStore { state: Mutex::new(state), listeners: Arc::default(), audit_log: None }
     }
 
     /// An empty Store that writes down its own changes.
@@ -198,6 +199,8 @@ impl Store for ModelStore {
         if !applied.changes.is_empty() {
             state.revision = revision;
             state.changes.extend(applied.changes);
+            drop(state);
+            self.listeners.notify();
         }
         Ok(Applied { revision: None, outcomes: applied.outcomes })
     }
@@ -235,6 +238,10 @@ impl ChangeFeed for ModelStore {
         let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.revision);
         let changes: Vec<_> = newer().filter(|change| change.revision <= end).cloned().collect();
         Ok(Feed { changes, cursor: end, more: end < state.revision })
+    }
+
+    fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        Ok(Subscription::new(self.listeners.add(listener)))
     }
 }
 

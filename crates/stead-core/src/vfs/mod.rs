@@ -253,6 +253,11 @@ impl Vfs {
         &self.shared.identity
     }
 
+    /// Whether the lost-update guard knows of a file that was read through this `Vfs`.
+    pub fn has_read_files(&self) -> bool {
+        !self.shared.read_set.is_empty()
+    }
+
     /// The Workspaces, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
         self.shared.router.workspaces().map(|workspace| &**workspace)

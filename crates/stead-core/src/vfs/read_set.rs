@@ -58,6 +58,10 @@ impl ReadSet {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().tags.is_empty()
+    }
+
     /// The version that the caller last saw.
     pub(super) fn last_read_tag(&self, path: &VfsPath) -> Option<VersionTag> {
         self.0.lock().tags.get(path).copied()

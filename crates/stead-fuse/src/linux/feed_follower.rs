@@ -1,23 +1,24 @@
 //! Invalidates the kernel's caches after changes by others, so that the kernel may cache replies for long.
 //!
-//! A Store with a feed reports what any process has changed since a cursor. The kernel already knows the
+//! A Store with a feed reports what any process has changed since a cursor, and wakes its subscribers after a change. The kernel already knows the
 //! changes made through this mount. By the time the other changes are read from the feed, names may have changed again,
 //! also through this mount; so each is compared with the Store's present state.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fuser::{INodeNo, Notifier};
 use stead_core::Name;
-use stead_core::store::{ChangeKind, FeedEntry, NodePath, RevisionNumber, Store};
+use stead_core::store::{ChangeKind, ChangeSignal, FeedEntry, NodePath, RevisionNumber, Store, Subscription};
 
 use crate::linux::fuse_adapter::FuseAdapter;
 
-/// How often the feed of a Store is read.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// When a Store is looked at again whose feed could not be read or subscribed to, or whose invalidations are sent once
+/// more.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// How many changes are read at once.
 const MAX_CHANGES: usize = 10_000;
 
@@ -26,6 +27,8 @@ struct FollowedStore {
     store: Arc<dyn Store>,
     workspaces: Vec<usize>,
     cursor: Option<RevisionNumber>,
+    /// `None` as long as the Store could not be subscribed to.
+    subscription: Option<Subscription>,
     /// Invalidations of something that the kernel didn't know. A reply that makes it known may have been on its way, so
     /// they are sent once more.
     retries: Vec<Invalidation>,
@@ -51,106 +54,143 @@ impl Invalidation {
     }
 }
 
-/// The Stores with a feed, and the cursor of each: [`follow`] handles all changes after it.
-pub(crate) struct FeedCursors(Vec<FollowedStore>);
+/// Wakes the thread that follows the feeds, and tells it to end.
+#[derive(Debug, Default)]
+pub(crate) struct FollowerControl {
+    wake: Arc<ChangeSignal>,
+    is_stopped: AtomicBool,
+}
 
-impl FeedCursors {
-    pub(crate) fn take(mounting: &FuseAdapter) -> Self {
-        mounting.node_api.track_own_revisions();
-        let mut followed: Vec<FollowedStore> = Vec::new();
-        for workspace in 0..mounting.node_api.workspaces().len() {
-            let store = mounting.node_api.store(workspace);
-            match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
+impl FollowerControl {
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        self.wake.raise();
+    }
+}
+
+/// The Stores with a feed, and the cursor of each: [`FeedFollower::run`] handles all changes after it.
+pub(crate) struct FeedFollower {
+    stores: Vec<FollowedStore>,
+    control: Arc<FollowerControl>,
+}
+
+impl FeedFollower {
+    /// Takes the cursors that stand for now.
+    pub(crate) fn new(adapter: &FuseAdapter) -> Self {
+        adapter.node_api.track_own_revisions();
+        let control = Arc::<FollowerControl>::default();
+        let mut stores: Vec<FollowedStore> = Vec::new();
+        for workspace in 0..adapter.node_api.workspaces().len() {
+            let store = adapter.node_api.store(workspace);
+            match stores.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
                 Some(known) => known.workspaces.push(workspace),
-                None if store.feed().is_some() => followed.push(FollowedStore {
-                    store: Arc::clone(store),
-                    workspaces: vec![workspace],
-                    cursor: store
-                        .require_feed()
-                        .and_then(|feed| feed.changes_since(None, 1))
-                        .ok()
-                        .map(|feed| feed.cursor),
-                    retries: Vec::new(),
-                }),
+                None if store.feed().is_some() => {
+                    let mut followed = FollowedStore {
+                        store: Arc::clone(store),
+                        workspaces: vec![workspace],
+                        cursor: None,
+                        subscription: None,
+                        retries: Vec::new(),
+                    };
+                    followed.begin(&control.wake);
+                    stores.push(followed);
+                }
                 None => {}
             }
         }
-        FeedCursors(followed)
+        FeedFollower { stores, control }
     }
 
     /// Whether no Store has a feed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.stores.is_empty()
     }
-}
 
-/// Follows the feeds until the sender of `stop` is dropped.
-pub(crate) fn follow(
-    mounting: &FuseAdapter,
-    notifier: &Notifier,
-    beginning: FeedCursors,
-    stop: &Receiver<()>,
-) {
-    let mut followed = beginning.0;
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(POLL_INTERVAL) {
-        for store in &mut followed {
-            store.poll(mounting, notifier);
+    pub(crate) fn control(&self) -> Arc<FollowerControl> {
+        Arc::clone(&self.control)
+    }
+
+    /// Handles changes until it is stopped.
+    pub(crate) fn run(mut self, adapter: &FuseAdapter, notifier: &Notifier) {
+        let mut needs_retry = self.stores.iter().any(|store| store.subscription.is_none());
+        loop {
+            self.control.wake.wait(needs_retry.then_some(RETRY_INTERVAL));
+            if self.control.is_stopped.load(Ordering::Acquire) {
+                return;
+            }
+            needs_retry = false;
+            for store in &mut self.stores {
+                needs_retry |= !store.catch_up(adapter, notifier, &self.control.wake);
+            }
         }
     }
 }
 
 impl FollowedStore {
-    fn poll(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
-        // A reply that was on its way then has arrived by now.
-        for told in std::mem::take(&mut self.retries) {
-            told.send(notifier);
+    /// Subscribes to the feed, and takes the cursor of now if there is none. If that fails, it is tried again later; until
+    /// then the kernel's cached replies expire as usual.
+    fn begin(&mut self, wake: &Arc<ChangeSignal>) {
+        let Some(feed) = self.store.feed() else { return };
+        if self.subscription.is_none() {
+            self.subscription = feed.subscribe(wake.listener()).ok();
         }
-        loop {
-            // If the feed can't be read now, it is read later. Until then the kernel's cached replies expire as usual.
-            let Ok(feed) =
-                self.store.require_feed().and_then(|feed| feed.changes_since(self.cursor, MAX_CHANGES))
-            else {
-                return;
+        if self.cursor.is_none() {
+            self.cursor = feed.changes_since(None, 1).ok().map(|feed| feed.cursor);
+        }
+    }
+
+    /// Handles the changes since the cursor. Returns whether nothing is left to be tried again.
+    fn catch_up(&mut self, adapter: &FuseAdapter, notifier: &Notifier, wake: &Arc<ChangeSignal>) -> bool {
+        // A reply that was on its way then has arrived by now.
+        for invalidation in std::mem::take(&mut self.retries) {
+            invalidation.send(notifier);
+        }
+        self.begin(wake);
+        while self.cursor.is_some() {
+            let feed = self.store.require_feed();
+            let Ok(feed) = feed.and_then(|feed| feed.changes_since(self.cursor, MAX_CHANGES)) else {
+                return false;
             };
             self.cursor = Some(feed.cursor);
             let more = feed.more;
             if feed.changes.is_empty() {
-                return;
+                break;
             }
-            let others = mounting.node_api.foreign_changes(&*self.store, feed);
+            let others = adapter.node_api.foreign_changes(&*self.store, feed);
             if !others.is_empty() {
-                mounting.note_foreign_change();
+                adapter.note_foreign_change();
             }
             for changed in &others {
                 for place in 0..self.workspaces.len() {
-                    self.invalidate(mounting, notifier, self.workspaces[place], changed);
+                    self.invalidate(adapter, notifier, self.workspaces[place], changed);
                 }
             }
             if !more {
-                return;
+                break;
             }
         }
+        self.subscription.is_some() && self.cursor.is_some() && self.retries.is_empty()
     }
 
     fn invalidate(
         &mut self,
-        mounting: &FuseAdapter,
+        adapter: &FuseAdapter,
         notifier: &Notifier,
         workspace: usize,
         changed: &FeedEntry,
     ) {
-        let inodes = &mounting.inodes;
+        let inodes = &adapter.inodes;
         match changed.kind {
             ChangeKind::Written | ChangeKind::Attributes => {
                 let Some(ino) = inodes.ino_of(workspace, changed.node) else { return };
                 let now = self.store.stat(&NodePath::of_node(changed.node)).ok().map(|attr| attr.tag);
                 let outdated = now.filter(|now| inodes.is_stale(ino, *now));
                 if let Some(now) = outdated {
-                    mounting.invalidate_content(INodeNo(ino), now);
+                    adapter.invalidate_content(INodeNo(ino), now);
                 } else {
                     // Even if the cached content is current: of two replies at once, the kernel may have used the older
                     // one.
-                    mounting.node_api.refresh(workspace, changed.node);
+                    adapter.node_api.refresh(workspace, changed.node);
                     self.send_or_retry(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
             }
@@ -159,7 +199,7 @@ impl FollowedStore {
                 let Some(name) = Name::new(&*changed.name) else { return };
                 {
                     // A rename through this mount is in the Store before it is in the inode table.
-                    let _names = mounting.lock_names();
+                    let _names = adapter.lock_names();
                     let there = self.store.stat(&NodePath::child(changed.parent, &name)).ok();
                     let there = there.and_then(|attr| inodes.ino_of(workspace, attr.node));
                     let named = inodes.ino_named(parent, &name);
@@ -182,9 +222,9 @@ impl FollowedStore {
         }
     }
 
-    fn send_or_retry(&mut self, notifier: &Notifier, told: Invalidation) {
-        if !told.send(notifier) {
-            self.retries.push(told);
+    fn send_or_retry(&mut self, notifier: &Notifier, invalidation: Invalidation) {
+        if !invalidation.send(notifier) {
+            self.retries.push(invalidation);
         }
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use stead_core::Vfs;
 
-use crate::linux::feed_follower::{FeedCursors, follow};
+use crate::linux::feed_follower::{FeedFollower, FollowerControl};
 use crate::linux::fuse_adapter::FuseAdapter;
 use crate::linux::mount_table::{self, SOURCE_PREFIX};
 use crate::linux::requests::FuseServer;
@@ -35,9 +34,7 @@ pub struct FuseMount {
     device: Option<String>,
     adapter: Arc<FuseAdapter>,
     session: Option<BackgroundSession>,
-    /// Dropped to stop the feed follower.
-    stop: Option<Sender<()>>,
-    follower: Option<JoinHandle<()>>,
+    follower: Option<(JoinHandle<()>, Arc<FollowerControl>)>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -62,7 +59,7 @@ impl FuseMount {
             .map_err(|error| MountError::MountPoint(error.to_string()))?;
         let adapter = Arc::new(adapter);
         // Before the first request is answered, so that no change is missed.
-        let cursors = FeedCursors::take(&adapter);
+        let follower = FeedFollower::new(&adapter);
         let workers = [
             adapter.invalidation_worker.start("stead-inval"),
             adapter.write_reply_worker.start("stead-reply"),
@@ -78,16 +75,14 @@ impl FuseMount {
             mount_point,
             adapter: Arc::clone(&adapter),
             session: Some(session),
-            stop: None,
             follower: None,
             workers,
         };
-        if !cursors.is_empty() {
-            let (stop, stopped) = channel();
-            let run = move || follow(&adapter, &notifier, cursors, &stopped);
-            let follower = Builder::new().name("stead-feed".into()).spawn(run);
-            mount.follower = Some(follower.map_err(|error| mount_error(&error))?);
-            mount.stop = Some(stop);
+        if !follower.is_empty() {
+            let control = follower.control();
+            let thread = Builder::new().name("stead-feed".into());
+            let thread = thread.spawn(move || follower.run(&adapter, &notifier));
+            mount.follower = Some((thread.map_err(|error| mount_error(&error))?, control));
         }
         Ok(mount)
     }
@@ -115,10 +110,10 @@ impl FuseMount {
     }
 
     fn shut_down(&mut self) -> Result<(), MountError> {
-        drop(self.stop.take());
-        if let Some(follower) = self.follower.take() {
+        if let Some((thread, control)) = self.follower.take() {
+            control.stop();
             // A panic of that thread was already printed to stderr.
-            let _ = follower.join();
+            let _ = thread.join();
         }
         let Some(session) = self.session.take() else { return Ok(()) };
         if !session.guard.is_finished() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use stead::Tokens;
+use stead::live_steads::IDLE_TIMEOUT;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the last use of each token is saved.
 const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often endpoints are looked for that nobody has used for [`IDLE_TIMEOUT`].
+const EVICTION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Options of the HTTP server.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +57,7 @@ pub async fn serve(
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, stream_shutdown));
     let config_watch = tokio::spawn(keep_current(steads));
     let token_saver = tokio::spawn(save_token_uses(tokens.clone()));
+    let evictions = tokio::spawn(evict_idle_endpoints(Arc::clone(&routes)));
     let limiter = ConnectionLimiter::new(MAX_CONNECTIONS);
     let accept = async {
         loop {
@@ -77,9 +81,18 @@ pub async fn serve(
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, limiter.wait_until_empty(MAX_CONNECTIONS)).await;
     config_watch.abort();
     token_saver.abort();
+    evictions.abort();
     // Saves the uses of the last minute. A failure is ignored.
     let _ = tokio::task::block_in_place(|| tokens.save_last_used());
     Ok(())
+}
+
+/// Drops endpoints that nobody has used for a while. Never returns.
+async fn evict_idle_endpoints(routes: Arc<Routes>) {
+    loop {
+        tokio::time::sleep(EVICTION_INTERVAL).await;
+        routes.evict_idle(IDLE_TIMEOUT).await;
+    }
 }
 
 async fn serve_connection(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use parking_lot::Mutex;
 use stead::{Clock, Identity, SystemClock, Tokens};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::authenticate::{AuthError, Caller, authenticate};
@@ -30,13 +30,25 @@ use crate::stead_registry::SteadRegistry;
 /// How long a client may take to send the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many steads are opened at a time. Each holds a thread, and the registry's lock lets only one go on anyway.
-const MAX_OPENING_STEADS: usize = 2;
+/// How many steads are opened at a time, at most one per identity. Each holds a thread.
+const MAX_OPENING_STEADS: usize = 8;
 /// How many bytes of messages all identities together may have in flight, and how many one of them. Messages up to
 /// [`SMALL_MESSAGE`] bytes are not counted.
 const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 const MAX_BYTES_IN_FLIGHT_PER_IDENTITY: usize = 48 << 20;
 const SMALL_MESSAGE: usize = 64 << 10;
+
+/// The endpoint of one identity. Requests that come while it is opened wait for it without a thread.
+struct EndpointSlot {
+    endpoint: OnceCell<Arc<Endpoint>>,
+    last_used: Mutex<Instant>,
+}
+
+impl Default for EndpointSlot {
+    fn default() -> Self {
+        EndpointSlot { endpoint: OnceCell::new(), last_used: Mutex::new(Instant::now()) }
+    }
+}
 
 /// Everything that is needed to answer requests.
 pub(super) struct Routes {
@@ -44,7 +56,7 @@ pub(super) struct Routes {
     registry: Arc<SteadRegistry>,
     tokens: Arc<Tokens>,
     local_agent: Option<String>,
-    endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
+    endpoints: Mutex<HashMap<Identity, Arc<EndpointSlot>>>,
     open_limit: Semaphore,
     /// The free part of [`MAX_BYTES_IN_FLIGHT`], in KiB.
     message_budget: Semaphore,
@@ -152,12 +164,33 @@ impl Routes {
     }
 
     async fn session_count(&self) -> usize {
-        let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
+        let slots: Vec<_> = self.endpoints.lock().values().cloned().collect();
         let mut sessions = 0;
-        for endpoint in endpoints {
+        for endpoint in slots.iter().filter_map(|slot| slot.endpoint.get()) {
             sessions += endpoint.session_count().await;
         }
         sessions
+    }
+
+    /// Drops endpoints without sessions that no request has used for so long. The registry then evicts their steads.
+    pub(super) async fn evict_idle(&self, timeout: Duration) {
+        let idle = |slot: &EndpointSlot| slot.last_used.lock().elapsed() >= timeout;
+        let slots: Vec<_> = {
+            let endpoints = self.endpoints.lock();
+            let idle = endpoints.iter().filter(|(_, slot)| idle(slot));
+            idle.map(|(identity, slot)| (identity.clone(), Arc::clone(slot))).collect()
+        };
+        for (identity, slot) in slots {
+            let Some(endpoint) = slot.endpoint.get() else { continue };
+            if endpoint.session_count().await > 0 {
+                continue;
+            }
+            let mut endpoints = self.endpoints.lock();
+            // Only the map and this function have it, so no request uses it, and none can begin to.
+            if idle(&slot) && Arc::strong_count(&slot) == 2 && Arc::strong_count(endpoint) == 1 {
+                endpoints.remove(&identity);
+            }
+        }
     }
 
     async fn handle_mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
@@ -217,19 +250,23 @@ impl Routes {
     }
 
     async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
-        let known = || self.endpoints.lock().get(identity).cloned();
-        if let Some(endpoint) = known() {
-            return Ok(endpoint);
-        }
-        let _opening = self.open_limit.acquire().await;
-        if let Some(endpoint) = known() {
-            return Ok(endpoint);
-        }
-        let live_stead = in_place(|| self.registry.get(identity)).await?;
-        let new_endpoint = || {
-            Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.shutdown.child_token()))
+        let slot = Arc::clone(self.endpoints.lock().entry(identity.clone()).or_default());
+        *slot.last_used.lock() = Instant::now();
+        let open = async || {
+            let _opening = self.open_limit.acquire().await;
+            let live_stead = in_place(|| self.registry.get(identity)).await?;
+            let shutdown = self.shutdown.child_token();
+            Ok(Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, shutdown)))
         };
-        Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(new_endpoint)))
+        let opened = slot.endpoint.get_or_try_init(open).await.cloned();
+        if opened.is_err() {
+            // Names of threads are free, so failures must not pile up.
+            let mut endpoints = self.endpoints.lock();
+            if endpoints.get(identity).is_some_and(|known| known.endpoint.get().is_none()) {
+                endpoints.remove(identity);
+            }
+        }
+        opened
     }
 
     /// Makes a stream end when the token that it was opened with is revoked.

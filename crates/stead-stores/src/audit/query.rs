@@ -8,20 +8,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Statement, params_from_iter};
+use stead_core::store::{ChangeSignal, Subscription};
 use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
 
 use crate::audit::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
 use crate::audit::body::{AuditEntry, time_text};
 use crate::database::DatabaseInner;
 use crate::database::error::{Result, corrupt};
-
-/// How often a follower looks for new records.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Which records are wanted. A record must meet all conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -387,6 +384,8 @@ pub struct AuditFollower<'a> {
     database: &'a DatabaseInner,
     query: AuditQuery,
     last_id: i64,
+    commits: Arc<ChangeSignal>,
+    _subscription: Subscription,
 }
 
 impl<'a> AuditFollower<'a> {
@@ -396,7 +395,9 @@ impl<'a> AuditFollower<'a> {
             Some(last) => last,
             None => newest_id(&*shared.reader()?)?,
         };
-        Ok(AuditFollower { database: shared, query, last_id: last })
+        let commits = Arc::new(ChangeSignal::default());
+        let subscription = shared.subscribe(commits.listener())?;
+        Ok(AuditFollower { database: shared, query, last_id: last, commits, _subscription: subscription })
     }
 
     /// Waits until there are matching records, and returns them, oldest first.
@@ -413,7 +414,7 @@ impl<'a> AuditFollower<'a> {
                 }
             }
             drop(reader);
-            thread::sleep(POLL_INTERVAL);
+            self.commits.wait(None);
         }
     }
 }

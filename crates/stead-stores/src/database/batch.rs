@@ -259,7 +259,10 @@ pub(crate) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Ve
         Some(reserve) if reserve.is_needed() => 1,
         _ => jobs.len().max(1),
     };
-    let verdicts = jobs.chunks(size).flat_map(run).collect();
+    let verdicts: Vec<_> = jobs.chunks(size).flat_map(run).collect();
+    if verdicts.iter().any(|verdict| matches!(verdict, JobOutcome::Done)) {
+        shared.announce_commit();
+    }
     if !unpins {
         // At least one transaction was not committed, so the next batch removes the pins.
         shared.dropped_drafts.lock().extend(unpinned);

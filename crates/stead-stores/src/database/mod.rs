@@ -15,6 +15,7 @@
 //! ```
 
 pub(crate) mod batch;
+mod commit_follower;
 pub(crate) mod error;
 pub(crate) mod group_commit;
 pub(crate) mod maintenance;
@@ -41,12 +42,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{RevisionNumber, VerifyReport};
+use stead_core::store::{ChangeListener, RevisionNumber, Subscription, VerifyReport};
 use stead_core::{AuditLogId, Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
 use crate::Durability;
 use crate::audit::{Chain, ChainEndFile};
 use crate::database::batch::{DatabaseWriter, WriteTransaction, commit_batch};
+use crate::database::commit_follower::CommitFollower;
 use crate::database::error::{DatabaseError, Result, from_io};
 use crate::database::group_commit::{CommitSync, DiskSpace, GroupCommit};
 use crate::database::reader_pool::{ReadConnection, ReaderPool};
@@ -97,6 +99,7 @@ pub(crate) struct DatabaseInner {
     /// Disk space for what must work on a full disk; `None` if nothing is written to a disk.
     pub(crate) reserve: Option<Arc<DiskReserve>>,
     group_commit: GroupCommit,
+    commit_follower: CommitFollower,
     /// Drafts whose pins the next write transaction removes.
     pub(crate) dropped_drafts: Mutex<Vec<i64>>,
     pub(crate) volumes: Mutex<HashMap<String, Arc<Volume>>>,
@@ -223,7 +226,9 @@ impl Database {
         turnstile: Option<WriterLock>,
         reserve: Option<Arc<DiskReserve>>,
     ) -> Self {
+        let file = readers.as_ref().map(|readers| readers.path().to_owned());
         Database(Arc::new(DatabaseInner {
+            commit_follower: CommitFollower::new(file),
             options,
             writer: Mutex::new(writer),
             readers,
@@ -286,7 +291,16 @@ impl Database {
         let patience = self.0.options.wait_timeout;
         let _turn = self.0.writer_lock.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
         let mut writer = self.0.writer.lock();
-        Ok(work(writer.conn.as_mut().expect("it was opened"))?)
+        let done = work(writer.conn.as_mut().expect("it was opened"));
+        drop(writer);
+        self.0.announce_commit();
+        Ok(done?)
+    }
+
+    /// Calls the listener after every commit to this database by any process, until the subscription is dropped. One
+    /// call may stand for many commits, and a call may come without any.
+    pub fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        self.0.subscribe(listener)
     }
 
     /// Checks all volumes and all content, and reports the problems.
@@ -465,6 +479,18 @@ impl DatabaseInner {
             (None, ..) => Err(StoreError::HostDenied),
             (Some(_), ..) => Ok(()),
         }
+    }
+
+    /// Has the listeners called, in every process that uses this database.
+    pub(crate) fn announce_commit(&self) {
+        if let Some(lock) = &self.writer_lock {
+            lock.announce_commit();
+        }
+        self.commit_follower.note_own_commit();
+    }
+
+    pub(crate) fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        self.commit_follower.subscribe(listener)
     }
 
     /// The database's file; `None` for a database in memory.

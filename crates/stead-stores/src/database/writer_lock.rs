@@ -5,7 +5,8 @@
 //! it again before the one that waits.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,16 +29,32 @@ pub(crate) struct WriterLock {
 #[derive(Debug)]
 pub(crate) struct WriterLockGuard<'a>(&'a File);
 
+/// The file to which every process that has committed to the database at `path` writes.
+pub(crate) fn commit_mark(path: &Path) -> PathBuf {
+    beside(path, "-turn")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 impl WriterLock {
     /// Opens the lock files of the database at `path`.
     pub(crate) fn open(path: &Path) -> StoreResult<Self> {
-        let beside = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
+        let open = |suffix: &str| {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).open(beside(path, suffix));
             file.map_err(|error| from_io(&error))
         };
-        Ok(WriterLock { queue: beside("-next")?, lock: beside("-turn")? })
+        Ok(WriterLock { queue: open("-next")?, lock: open("-turn")? })
+    }
+
+    /// Writes a byte to the file `-turn`, which wakes every process that watches it. Call it after each commit.
+    pub(crate) fn announce_commit(&self) {
+        // On a full disk it may fail. Then the other processes find the commit a little later.
+        let _ = self.lock.write_all_at(b"\n", 0);
     }
 
     /// Waits for the lock. Only one thread at a time may call this: a file lock belongs to the open file, so two

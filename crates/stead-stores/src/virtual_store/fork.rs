@@ -3,6 +3,7 @@
 //! Making a fork writes a row of `volume`, however large the base is. Reads go through all layers, so their number is
 //! bounded: if it would grow too large, the changes of the forks in between are merged into one layer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
@@ -62,6 +63,13 @@ impl Database {
     pub fn forks(&self, owner: &str) -> StoreResult<Vec<Fork>> {
         let reader = self.0.reader()?;
         Ok(load_forks(&reader, owner)?)
+    }
+
+    /// The ids of the volumes of all forks, by owner. An id is never used again, so an owner's list changes whenever a
+    /// fork is made or discarded.
+    pub fn fork_volumes(&self) -> StoreResult<BTreeMap<String, Vec<i64>>> {
+        let reader = self.0.reader()?;
+        Ok(load_fork_volumes(&reader)?)
     }
 
     /// The Store of an agent's fork; [`StoreError::NotFound`] if there is none.
@@ -237,6 +245,16 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>())
     ])?;
     Ok(())
+}
+
+fn load_fork_volumes(conn: &Connection) -> Result<BTreeMap<String, Vec<i64>>> {
+    let mut statement = conn.prepare_cached("SELECT owner, volume FROM fork ORDER BY owner, name")?;
+    let mut rows = statement.query([])?;
+    let mut volumes = BTreeMap::<String, Vec<i64>>::new();
+    while let Some(row) = rows.next()? {
+        volumes.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    Ok(volumes)
 }
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {

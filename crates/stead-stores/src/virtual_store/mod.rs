@@ -47,10 +47,10 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
-    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
-    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StoreKind, StorePath,
-    Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
+    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StoreKind,
+    StorePath, Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
@@ -233,6 +233,13 @@ impl Forks for VirtualStore {
 impl ChangeFeed for VirtualStore {
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
+    }
+
+    fn subscribe(&self, listener: ChangeListener) -> StoreResult<Subscription> {
+        match self.as_of {
+            Some(_) => Ok(Subscription::never()),
+            None => self.database_inner().subscribe(listener),
+        }
     }
 }
 

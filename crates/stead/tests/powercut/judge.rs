@@ -32,9 +32,9 @@ pub(crate) fn check_image(
     let tmpfs = Tmpfs::with(image);
     rename_staging_area(tmpfs.path());
     let config = config(tmpfs.path());
-    let mut stores = Stores::of(&config);
+    let stores = Stores::of(&config);
     let stead =
-        Stead::open_in(&mut stores, &Identity::agent("a")).map_err(|error| format!("opening: {error}"))?;
+        Stead::open_in(&stores, &Identity::agent("a")).map_err(|error| format!("opening: {error}"))?;
     let found = files(&stead)?;
     let results: Vec<_> = plan
         .before()
@@ -50,7 +50,7 @@ pub(crate) fn check_image(
         }
     }
     if plan.is_audited() {
-        check_audit(&mut stores, acknowledged_steps)?;
+        check_audit(&stores, acknowledged_steps)?;
     }
     let expected_tokens = acknowledged_steps.iter().filter(|step| matches!(step, Step::Token)).count();
     let found_tokens = Tokens::of(&config).list().map_err(|error| format!("the tokens: {error}"))?.len();
@@ -131,7 +131,7 @@ fn check_audit_files(plan: Plan, has_begun: bool, has_ended: bool, image: &Image
     Ok(())
 }
 
-fn check_audit(stores: &mut Stores, acknowledged_steps: &[Step]) -> Result<(), String> {
+fn check_audit(stores: &Stores, acknowledged_steps: &[Step]) -> Result<(), String> {
     let audit_error = |error: &dyn std::fmt::Display| format!("the audit: {error}");
     let Some(audit) = stores.audit_access().map_err(|error| audit_error(&error))? else {
         return if acknowledged_steps.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };

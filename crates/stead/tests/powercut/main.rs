@@ -33,12 +33,12 @@ fn is_long_run() -> bool {
 fn the_recorded_program() {
     let mut reporter = Reporter::new();
     let config = judge::config(&reporter.top);
-    let mut stores = Stores::of(&config);
-    let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+    let stores = Stores::of(&config);
+    let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
     let run: usize = std::env::var(plan::RUN).unwrap().parse().unwrap();
     let steps = &Plan::from_environment().runs()[run];
     for (step, number) in steps.iter().zip(1..) {
-        step.run(&stead, &mut stores, &config);
+        step.run(&stead, &stores, &config);
         reporter.report_step(number);
     }
     drop((stead, stores));

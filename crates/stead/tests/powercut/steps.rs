@@ -157,7 +157,7 @@ impl Step {
     }
 
     /// Does the step.
-    pub(crate) fn run(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
+    pub(crate) fn run(&self, stead: &Stead, stores: &Stores, config: &Config) {
         let vfs = stead.vfs();
         match self {
             Step::Write(path, bytes) => drop(vfs.write(*path, bytes.clone()).unwrap()),

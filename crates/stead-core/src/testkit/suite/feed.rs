@@ -1,7 +1,12 @@
 //! The feed of changes, for Stores that have one.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::subject::*;
-use crate::store::{ChangeKind, FeedEntry, NodeId, Replace, RevisionNumber, StoreError, Subtree};
+use crate::store::{
+    ChangeKind, ChangeSignal, FeedEntry, NodeId, Replace, RevisionNumber, StoreError, Subtree,
+};
 
 /// All changes after a cursor, in pages of `limit`.
 fn changes_after(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
@@ -128,4 +133,51 @@ pub fn a_refused_change_is_not_in_the_feed(t: &Subject) {
     assert_refused!(t.apply(vec![write("a", "1"), remove("missing", Subtree::Any)]), StoreError::NotFound);
     t.read("file");
     assert!(changes_after(t, cursor, 100).is_empty());
+}
+
+/// Longer than any Store takes to call a listener.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Waits until the feed shows a change after the cursor; every wait for the signal has to end.
+fn wait_for_change(t: &Subject, signal: &ChangeSignal, cursor: RevisionNumber) {
+    while changes_after(t, cursor, 100).is_empty() {
+        assert!(signal.wait(Some(LONG)), "no call came after the change");
+    }
+}
+
+pub fn a_subscriber_is_called_after_every_change(t: &Subject) {
+    let Some(feed) = t.store.feed() else { return };
+    let signal = Arc::new(ChangeSignal::default());
+    let _subscription = feed.subscribe(signal.listener()).unwrap();
+    for number in 0..5 {
+        let cursor = current_cursor(t);
+        std::thread::scope(|scope| {
+            scope.spawn(|| t.write(&format!("file{number}"), "1"));
+            wait_for_change(t, &signal, cursor);
+        });
+    }
+}
+
+pub fn a_change_between_subscribing_and_waiting_is_not_missed(t: &Subject) {
+    let Some(feed) = t.store.feed() else { return };
+    let [one, other] = [(); 2].map(|()| Arc::new(ChangeSignal::default()));
+    let _one = feed.subscribe(one.listener()).unwrap();
+    t.write("file", "1");
+    assert!(one.wait(Some(LONG)), "the call comes though nobody waited when the change was made");
+    let _other = feed.subscribe(other.listener()).unwrap();
+    t.write("file", "2");
+    assert!(one.wait(Some(LONG)) && other.wait(Some(LONG)), "every subscriber is called");
+}
+
+pub fn a_dropped_subscription_is_not_called(t: &Subject) {
+    let Some(feed) = t.store.feed() else { return };
+    let [dropped, kept] = [(); 2].map(|()| Arc::new(ChangeSignal::default()));
+    let subscription = feed.subscribe(dropped.listener()).unwrap();
+    let _kept = feed.subscribe(kept.listener()).unwrap();
+    drop(subscription);
+    dropped.wait(Some(Duration::ZERO));
+    t.write("file", "1");
+    assert!(kept.wait(Some(LONG)));
+    assert!(!dropped.wait(Some(Duration::ZERO)));
+    assert_eq!(Arc::strong_count(&dropped), 1, "the listener is gone with its subscription");
 }

@@ -203,6 +203,9 @@ macro_rules! store_suite {
                     a_feed_reports_every_kind_of_change
                     a_feed_is_ordered_and_paged
                     a_refused_change_is_not_in_the_feed
+                    a_subscriber_is_called_after_every_change
+                    a_change_between_subscribing_and_waiting_is_not_missed
+                    a_dropped_subscription_is_not_called
                 ;
                 quotas:
                     usage_counts_files_and_their_bytes

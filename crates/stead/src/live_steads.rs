@@ -1,0 +1,288 @@
+//! The steads that are in use in this process: one per identity, over Stores that all of them share.
+//!
+//! Opening one identity's stead never waits for another identity's. No lock is held while a stead is opened, except the one
+//! of its identity.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use stead_core::Identity;
+use stead_core::store::Subscription;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::stead::Stead;
+use crate::stores::Stores;
+
+/// How long an entry stays that nobody uses.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// What is kept for one identity: its stead, and whatever a surface attaches to it.
+pub trait LiveEntry: Send + Sync {
+    /// Uses this stead from now on, because the configuration was replaced.
+    fn replace(&self, stead: &Stead);
+
+    /// Uses this stead if its forks differ from those of the present one.
+    fn refresh(&self, stead: &Stead);
+
+    /// Whether the entry holds something that is still needed, though nobody has used it for this long.
+    fn is_needed(&self, idle: Duration) -> bool;
+}
+
+/// The live steads of a configuration. A stead is opened when it is first asked for, and evicted when it is idle.
+#[derive(Debug)]
+pub struct LiveSteads<T> {
+    state: Mutex<RegistryState<T>>,
+    /// Held by [`LiveSteads::replace`], [`LiveSteads::refresh`] and [`LiveSteads::evict_idle`], one at a time. Never
+    /// needed to get a stead.
+    updates: Mutex<ForkWatch>,
+    idle_timeout: Duration,
+    /// How many steads were opened so far.
+    opened: AtomicU64,
+}
+
+/// What is locked only for a moment, never while anything is opened.
+#[derive(Debug)]
+struct RegistryState<T> {
+    stores: Arc<Stores>,
+    slots: HashMap<Identity, Slot<T>>,
+    /// Grows when steads that were opened before may be outdated. A stead that is being opened meanwhile is opened again.
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// `None` while it is being opened.
+    live: Option<Arc<T>>,
+    last_used: Instant,
+    /// Held while the stead of this identity is opened.
+    opening: Arc<Mutex<()>>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Slot { live: None, last_used: Instant::now(), opening: Arc::default() }
+    }
+}
+
+/// Whether forks were made or discarded, by any process.
+#[derive(Debug, Default)]
+struct ForkWatch {
+    /// Raised after every commit to the database.
+    has_commits: Arc<AtomicBool>,
+    /// `None` until there is a database.
+    subscription: Option<Subscription>,
+    /// The forks as the entries have them; `None` before they were first read.
+    known: Option<BTreeMap<String, Vec<i64>>>,
+    /// How often the forks were read.
+    reads: u64,
+}
+
+impl<T: LiveEntry> LiveSteads<T> {
+    /// Opens nothing yet.
+    pub fn of(config: &Config) -> Self {
+        let state = RegistryState { stores: Arc::new(Stores::of(config)), slots: HashMap::new(), epoch: 0 };
+        LiveSteads {
+            state: Mutex::new(state),
+            updates: Mutex::default(),
+            idle_timeout: IDLE_TIMEOUT,
+            opened: AtomicU64::new(0),
+        }
+    }
+
+    /// Evicts entries that were idle for this long, instead of [`IDLE_TIMEOUT`].
+    pub fn with_idle_timeout(self, idle_timeout: Duration) -> Self {
+        LiveSteads { idle_timeout, ..self }
+    }
+
+    /// The current configuration.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(self.state.lock().stores.config())
+    }
+
+    /// The current Stores.
+    pub fn stores(&self) -> Arc<Stores> {
+        Arc::clone(&self.state.lock().stores)
+    }
+
+    /// The entry of an identity. If there is none, its stead is opened and `make` makes the entry.
+    pub fn get(&self, identity: &Identity, make: impl Fn(&Stead) -> T) -> Result<Arc<T>> {
+        let opening = {
+            let mut state = self.state.lock();
+            if let Some(live) = state.live(identity) {
+                return Ok(live);
+            }
+            Arc::clone(&state.slots.entry(identity.clone()).or_default().opening)
+        };
+        let _opening = opening.lock();
+        loop {
+            let (stores, epoch) = {
+                let mut state = self.state.lock();
+                if let Some(live) = state.live(identity) {
+                    return Ok(live);
+                }
+                (Arc::clone(&state.stores), state.epoch)
+            };
+            let made = stores.check_audit().and_then(|()| self.open(&stores, identity));
+            let made = made.map(|stead| Arc::new(make(&stead)));
+            let mut state = self.state.lock();
+            match made {
+                // The configuration or the forks have changed meanwhile.
+                Ok(_) if state.epoch != epoch => {}
+                Ok(live) => {
+                    let slot = state.slots.entry(identity.clone()).or_default();
+                    slot.last_used = Instant::now();
+                    return Ok(Arc::clone(slot.live.insert(live)));
+                }
+                Err(error) => {
+                    if state.slots.get(identity).is_some_and(|slot| slot.live.is_none()) {
+                        state.slots.remove(identity);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Replaces the configuration as a whole; on an error, everything stays as it was. An agent that the new
+    /// configuration doesn't have keeps its entries, but has no Workspaces.
+    pub fn replace(&self, config: &Config) -> Result<()> {
+        let mut updates = self.updates.lock();
+        let stores = Arc::new(self.stores().reconfigured(config));
+        stores.open_audit()?;
+        let mut opened: HashMap<Identity, (Arc<T>, Stead)> = HashMap::new();
+        loop {
+            let missing = {
+                let mut state = self.state.lock();
+                let missing = state.entries(|identity| !opened.contains_key(identity));
+                if missing.is_empty() {
+                    state.stores = stores;
+                    state.epoch += 1;
+                    break;
+                }
+                missing
+            };
+            for (identity, live) in missing {
+                let stead = match config.agents.contains_key(&identity.agent) {
+                    true => self.open(&stores, &identity)?,
+                    false => Stead::builder(&identity.agent).build()?,
+                };
+                opened.insert(identity, (live, stead));
+            }
+        }
+        *updates = ForkWatch::default();
+        for (live, stead) in opened.into_values() {
+            live.replace(&stead);
+        }
+        Ok(())
+    }
+
+    /// Opens the steads again whose forks were made or discarded since the last call, by any process.
+    ///
+    /// Without a commit to the database since then, this only reads a flag.
+    pub fn refresh(&self) {
+        let mut updates = self.updates.lock();
+        let stores = self.stores();
+        if self.state.lock().slots.is_empty() || !updates.begin(&stores) {
+            return;
+        }
+        updates.reads += 1;
+        let Ok(mut forks) = stores.fork_volumes() else {
+            updates.has_commits.store(true, Ordering::Release);
+            return;
+        };
+        let is_outdated = |agent: &str| match &updates.known {
+            Some(known) => known.get(agent) != forks.get(agent),
+            None => true,
+        };
+        let outdated = {
+            let mut state = self.state.lock();
+            // A stead that is being opened now may have read the forks before this call did.
+            if updates.known.as_ref() != Some(&forks) {
+                state.epoch += 1;
+            }
+            state.entries(|identity| is_outdated(&identity.agent))
+        };
+        for (identity, live) in outdated {
+            match self.open(&stores, &identity) {
+                Ok(stead) => live.refresh(&stead),
+                // An agent that isn't configured any more has no Workspaces.
+                Err(_) if !stores.config().agents.contains_key(&identity.agent) => {}
+                Err(_) => {
+                    // A stead that can't be opened now stays as it was, and is tried again.
+                    updates.has_commits.store(true, Ordering::Release);
+                    match updates.known.as_ref().and_then(|known| known.get(&identity.agent)) {
+                        Some(known) => forks.insert(identity.agent, known.clone()),
+                        None => forks.remove(&identity.agent),
+                    };
+                }
+            }
+        }
+        updates.known = Some(forks);
+    }
+
+    /// Drops the entries that nobody has used for a while and that hold nothing that is needed.
+    pub fn evict_idle(&self) {
+        let _updates = self.updates.lock();
+        let now = Instant::now();
+        let mut evicted = Vec::new();
+        self.state.lock().slots.retain(|_, slot| {
+            let Some(live) = &slot.live else { return true };
+            if Arc::strong_count(live) > 1 {
+                slot.last_used = now;
+            }
+            let idle = now.saturating_duration_since(slot.last_used);
+            let stays = Arc::strong_count(live) > 1 || idle < self.idle_timeout || live.is_needed(idle);
+            if !stays {
+                evicted.extend(slot.live.take());
+            }
+            stays
+        });
+        // Only now, without the lock: dropping a stead may close files.
+        drop(evicted);
+    }
+
+    fn open(&self, stores: &Stores, identity: &Identity) -> Result<Stead> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Stead::open_in(stores, identity)
+    }
+}
+
+impl<T> RegistryState<T> {
+    /// The entry of an identity that the configuration still has.
+    fn live(&mut self, identity: &Identity) -> Option<Arc<T>> {
+        let slot = self.slots.get_mut(identity)?;
+        let live =
+            slot.live.as_ref().filter(|_| self.stores.config().agents.contains_key(&identity.agent))?;
+        slot.last_used = Instant::now();
+        Some(Arc::clone(live))
+    }
+
+    fn entries(&self, wanted: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
+        let slots = self.slots.iter().filter(|(identity, _)| wanted(identity));
+        slots
+            .filter_map(|(identity, slot)| Some((identity.clone(), Arc::clone(slot.live.as_ref()?))))
+            .collect()
+    }
+}
+
+impl ForkWatch {
+    /// Whether the forks have to be read: there were commits, or nothing is known yet.
+    fn begin(&mut self, stores: &Stores) -> bool {
+        if self.subscription.is_none() {
+            let Ok(Some(database)) = stores.database_source().existing_database() else { return false };
+            let has_commits = Arc::clone(&self.has_commits);
+            let listener = Box::new(move || has_commits.store(true, Ordering::Release));
+            let Ok(subscription) = database.subscribe(listener) else { return false };
+            self.subscription = Some(subscription);
+            self.has_commits.store(true, Ordering::Release);
+        }
+        self.has_commits.swap(false, Ordering::AcqRel)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Barrier;
+
+use super::*;
+
+/// An entry that counts, and that keeps the stead which it was last given.
+struct Counting {
+    stead: Mutex<Stead>,
+    refreshed: AtomicU64,
+    is_needed: AtomicBool,
+}
+
+impl Counting {
+    fn new(stead: &Stead) -> Self {
+        let (refreshed, is_needed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Counting { stead: Mutex::new(stead.clone()), refreshed, is_needed }
+    }
+
+    fn refreshed(&self) -> u64 {
+        self.refreshed.load(Ordering::SeqCst)
+    }
+
+    fn forks(&self) -> Vec<String> {
+        self.stead.lock().forks().unwrap().map(|fork| fork.name.to_string()).collect()
+    }
+
+    fn prefixes(&self) -> Vec<String> {
+        self.stead.lock().vfs().workspaces().map(|workspace| workspace.prefix().to_string()).collect()
+    }
+}
+
+impl LiveEntry for Counting {
+    fn replace(&self, stead: &Stead) {
+        *self.stead.lock() = stead.clone();
+    }
+
+    fn refresh(&self, stead: &Stead) {
+        self.refreshed.fetch_add(1, Ordering::SeqCst);
+        self.replace(stead);
+    }
+
+    fn is_needed(&self, _: Duration) -> bool {
+        self.is_needed.load(Ordering::SeqCst)
+    }
+}
+
+fn config(host: &tempfile::TempDir, agents: &[&str], prefix: &str) -> Config {
+    let mut text = "[stores.notes]\nkind = \"virtual\"\n".to_owned();
+    for agent in agents {
+        text += &format!(
+            "[[agents.{agent}.workspaces]]\nprefix = \"{prefix}\"\nscope = \"rw\"\nstore = \"notes\"\n"
+        );
+    }
+    Config::parse(&text, &host.path().join("stead.toml")).unwrap()
+}
+
+fn get(steads: &LiveSteads<Counting>, agent: &str) -> Arc<Counting> {
+    steads.get(&Identity::agent(agent), Counting::new).unwrap()
+}
+
+/// Waits until the subscription has reported the commits so far, and refreshes then.
+fn refresh_after_commit(steads: &LiveSteads<Counting>) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !steads.updates.lock().has_commits.load(Ordering::SeqCst) {
+        assert!(Instant::now() < until, "no commit is reported");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    steads.refresh();
+}
+
+#[test]
+fn an_identity_that_hangs_while_it_is_opened_stops_no_other_identity() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann", "bob"], "/notes"));
+    let [hangs, goes_on] = [(); 2].map(|()| Barrier::new(2));
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| {
+            let make = |stead: &Stead| {
+                hangs.wait();
+                goes_on.wait();
+                Counting::new(stead)
+            };
+            steads.get(&Identity::agent("ann"), make).unwrap()
+        });
+        hangs.wait();
+        // A second caller for the same identity waits for the first.
+        let second = scope.spawn(|| get(&steads, "ann"));
+        get(&steads, "bob");
+        get(&steads, "bob");
+        steads.refresh();
+        steads.evict_idle();
+        assert!(!second.is_finished());
+        goes_on.wait();
+        let (first, second) = (hanging.join().unwrap(), second.join().unwrap());
+        assert!(Arc::ptr_eq(&first, &second), "an identity has one entry");
+    });
+}
+
+#[test]
+fn only_the_owner_of_a_fork_is_opened_again() {
+    let host = tempfile::tempdir().unwrap();
+    let config = config(&host, &["ann", "bob"], "/notes");
+    let elsewhere = Stead::open(&config, "ann").unwrap();
+    elsewhere.vfs().write("/notes/a", "1").unwrap();
+    let steads = LiveSteads::of(&config);
+    let [ann, bob] = ["ann", "bob"].map(|agent| get(&steads, agent));
+    steads.refresh();
+    let before = (ann.refreshed(), bob.refreshed(), steads.opened.load(Ordering::SeqCst));
+    let elsewhere = elsewhere.fork("/notes", "draft").unwrap();
+    refresh_after_commit(&steads);
+    assert_eq!((ann.forks(), bob.forks()), (vec!["draft".to_owned()], Vec::new()));
+    elsewhere.vfs().write("/notes/a", "2").unwrap();
+    refresh_after_commit(&steads);
+    elsewhere.discard("draft").unwrap();
+    refresh_after_commit(&steads);
+    assert_eq!(ann.forks(), Vec::<String>::new());
+    let after = (ann.refreshed(), bob.refreshed(), steads.opened.load(Ordering::SeqCst));
+    assert_eq!(after, (before.0 + 2, before.1, before.2 + 2), "a write opens nothing");
+}
+
+#[test]
+fn a_thousand_idle_identities_cost_nothing() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
+    let identities = (0..1_000).map(|thread| Identity::agent("ann").with_thread(thread.to_string()));
+    let live: Vec<_> = identities.map(|identity| steads.get(&identity, Counting::new).unwrap()).collect();
+    // The database is made at the first change.
+    live[0].stead.lock().vfs().write("/notes/a", "1").unwrap();
+    steads.refresh();
+    // The records of the audit are committed a little later.
+    std::thread::sleep(Duration::from_secs(1));
+    steads.refresh();
+    let cost = || (steads.opened.load(Ordering::SeqCst), steads.updates.lock().reads);
+    let before = cost();
+    for _ in 0..100 {
+        steads.refresh();
+        steads.evict_idle();
+    }
+    assert_eq!(cost(), before, "nothing was opened and nothing was read");
+    let elsewhere = Stead::open(&steads.config(), "ann").unwrap();
+    elsewhere.fork("/notes", "draft").unwrap();
+    refresh_after_commit(&steads);
+    assert!(live.iter().all(|entry| entry.forks() == ["draft"]));
+    assert_eq!(steads.updates.lock().reads, before.1 + 1, "one read for all of them");
+}
+
+#[test]
+fn a_fork_that_is_made_while_a_stead_is_opened_is_not_missed() {
+    let host = tempfile::tempdir().unwrap();
+    let config = config(&host, &["ann", "bob"], "/notes");
+    let elsewhere = Stead::open(&config, "ann").unwrap();
+    elsewhere.vfs().write("/notes/a", "1").unwrap();
+    let steads = LiveSteads::of(&config);
+    get(&steads, "bob");
+    steads.refresh();
+    let made = AtomicU64::new(0);
+    let ann = steads.get(&Identity::agent("ann"), |stead| {
+        if made.fetch_add(1, Ordering::SeqCst) == 0 {
+            // After the forks of this stead were read, and before the registry has its entry.
+            elsewhere.fork("/notes", "draft").unwrap();
+            refresh_after_commit(&steads);
+        }
+        Counting::new(stead)
+    });
+    assert_eq!(ann.unwrap().forks(), ["draft"]);
+    assert_eq!(made.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_configuration_is_replaced_as_a_whole_or_not_at_all() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann", "bob"], "/notes"));
+    let [ann, bob] = ["ann", "bob"].map(|agent| get(&steads, agent));
+    // The second of the two can't be opened: its Workspace names a Store that there is none of.
+    let mut wrong = config(&host, &["ann", "bob"], "/wrong");
+    wrong.agents.get_mut("bob").unwrap().workspaces[0].store = "nowhere".into();
+    assert!(steads.replace(&wrong).is_err());
+    assert_eq!((ann.prefixes(), bob.prefixes()), (vec!["/notes".to_owned()], vec!["/notes".to_owned()]));
+    assert!(steads.config().agents["ann"].workspaces[0].prefix.as_str() == "/notes");
+    steads.replace(&config(&host, &["ann"], "/other")).unwrap();
+    assert_eq!((ann.prefixes(), bob.prefixes()), (vec!["/other".to_owned()], Vec::new()));
+    assert!(Arc::ptr_eq(&ann, &get(&steads, "ann")));
+    assert!(steads.get(&Identity::agent("bob"), Counting::new).is_err());
+}
+
+#[test]
+fn a_stead_that_is_opened_while_the_configuration_is_replaced_has_the_new_one() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
+    let made = AtomicU64::new(0);
+    let ann = steads.get(&Identity::agent("ann"), |stead| {
+        if made.fetch_add(1, Ordering::SeqCst) == 0 {
+            steads.replace(&config(&host, &["ann"], "/other")).unwrap();
+        }
+        Counting::new(stead)
+    });
+    assert_eq!(ann.unwrap().prefixes(), ["/other"]);
+}
+
+#[test]
+fn an_entry_that_nobody_uses_or_needs_is_evicted() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
+    let weak = Arc::downgrade(&get(&steads, "ann"));
+    steads.evict_idle();
+    assert!(weak.upgrade().is_some(), "it was used a moment ago");
+    let steads = steads.with_idle_timeout(Duration::ZERO);
+    let held = get(&steads, "ann");
+    steads.evict_idle();
+    assert!(Arc::ptr_eq(&held, &get(&steads, "ann")), "somebody holds it");
+    held.is_needed.store(true, Ordering::SeqCst);
+    drop(held);
+    steads.evict_idle();
+    let needed = weak.upgrade().unwrap();
+    needed.is_needed.store(false, Ordering::SeqCst);
+    drop(needed);
+    steads.evict_idle();
+    assert!(weak.upgrade().is_none());
+    assert!(steads.state.lock().slots.is_empty());
+    get(&steads, "ann");
+}
+
+#[test]
+fn a_stead_that_cannot_be_opened_leaves_nothing_behind() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
+    assert!(steads.get(&Identity::agent("eve"), Counting::new).is_err());
+    assert!(steads.state.lock().slots.is_empty());
+}
