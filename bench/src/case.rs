@@ -1,13 +1,13 @@
 //! What is measured.
 
 mod audit;
+mod displaced_content;
 mod door;
 mod files;
 mod fork;
 mod grep;
 mod growth;
 mod history;
-mod keeping;
 mod large;
 mod mcp;
 mod mount;
@@ -55,7 +55,7 @@ pub const CASES: [Case; 13] = [
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
     Case { name: "history", run: history::run },
-    Case { name: "keeping", run: keeping::run },
+    Case { name: "keeping", run: displaced_content::run },
     Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },

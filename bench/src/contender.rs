@@ -5,8 +5,8 @@
 
 mod agentfs;
 mod disk;
-mod flat;
-mod ours;
+mod flat_sqlite;
+mod stead_store;
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::Result;
 
 pub use agentfs::AgentFs;
 pub use disk::{Disk, WriteMethod};
-pub use flat::Flat;
-pub use ours::SteadStore;
+pub use flat_sqlite::FlatSqlite;
+pub use stead_store::SteadStore;
 
 /// Something that holds files. Paths are relative and canonical.
 pub trait Contender: Send + Sync {
@@ -85,7 +85,7 @@ pub fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedC
     let mut add = |label, contender: Box<dyn Contender>| contenders.push(NamedContender { label, contender });
     add("Virtual", Box::new(SteadStore::in_database(&new_directory(data, "virtual")?, durability)?));
     add("Physical", Box::new(SteadStore::on_disk(&new_directory(data, "physical")?, durability)?));
-    add("flat SQLite", Box::new(Flat::open(&new_directory(data, "flat")?, durability)?));
+    add("flat SQLite", Box::new(FlatSqlite::open(&new_directory(data, "flat")?, durability)?));
     add(SAFE, Box::new(Disk::open(&new_directory(data, "safe")?, WriteMethod::Safe(durability))));
     if durability == Durability::Fast {
         add("disk, plain", Box::new(Disk::open(&new_directory(data, "plain")?, WriteMethod::Plain)));

@@ -2,15 +2,15 @@
 
 mod client;
 mod files;
-mod must;
 mod race;
+mod requirements;
 mod server;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use self::client::{Call, Client};
-use self::must::{Bound, Requirement, better_peer};
+use self::requirements::{Bound, Requirement, better_peer};
 use self::server::{Programs, SERVERS, Server};
 use crate::Result;
 use crate::case::Effort;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Caller, Fixture, NAME, PATHS, canary_paths, check};
+use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 
 /// A mounted stead. Dropping it unmounts it.
 pub(crate) struct Mounted(Child);

@@ -1,6 +1,6 @@
 //! What the commands report of a damaged or lost database, and how it is restored.
 
-use crate::small::Disk;
+use crate::small_disk::Disk;
 
 /// Changes some bytes of a file's content in the database file.
 fn damage(disk: &Disk, from: &[u8], to: &[u8]) {

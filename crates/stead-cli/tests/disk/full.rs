@@ -1,6 +1,6 @@
 //! A full disk can be read and emptied, and every change that doesn't fit fails with the same exit code.
 
-use crate::small::{Disk, Kind, on_small_disk};
+use crate::small_disk::{Disk, Kind, on_small_disk};
 
 fn sweep(disk: &Disk) {
     disk.set_up();

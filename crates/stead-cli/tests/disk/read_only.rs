@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::small::{Disk, Kind, on_small_disk};
+use crate::small_disk::{Disk, Kind, on_small_disk};
 
 /// Adds a directory of the host with a history, and a snapshot `s1` of it and of the database.
 fn add_directory(disk: &Disk) {

@@ -15,7 +15,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Ends the count: the act is done, and its caller has its answer.
+/// Ends the count: the operation is done, and its caller has its answer.
 pub(crate) fn end() -> ! {
     // SAFETY: no pointer is involved.
     unsafe { libc::raise(libc::SIGSTOP) };

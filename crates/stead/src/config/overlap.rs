@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use stead_core::workspace::DEFAULT_PROTECT;
 use stead_core::{Access, VfsPath};
 
-use super::place::WorkspaceLocation;
+use super::workspace_location::WorkspaceLocation;
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
 
 /// A Workspace that withholds something which another Workspace of the same agent allows on the same files.

@@ -10,7 +10,7 @@ use stead_core::{Identity, Mount, Vfs, VfsPath, Workspace};
 use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, is_long_run};
+use crate::test_stores::{Kind, is_long_run};
 
 const CHILDREN: u64 = 2;
 

@@ -13,7 +13,7 @@ use stead_core::vfs::{ListPage, OpenOptions, Overwrite, RemoveOptions, WriteOpti
 use stead_core::{Occurrences, Store, Vfs};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
+use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_for};
 
 const THREADS: u64 = 4;
 

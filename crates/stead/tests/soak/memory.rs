@@ -6,7 +6,7 @@ use stead::transfer::{CompareBy, ImportSource, NoObserver};
 use stead_core::VfsPath;
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, vfs_for};
+use crate::test_stores::{Kind, vfs_for};
 
 const FILES: usize = 100_000;
 const LARGE: u64 = 4 << 30;

@@ -1,10 +1,10 @@
 //! Tests of the tools over the model Store.
 
-mod answers;
-mod asking;
+mod approvals;
 mod hints;
-mod model;
-mod offering;
+mod model_text;
+mod offered_tools;
+mod replies;
 mod schemas;
 
 use std::sync::Arc;

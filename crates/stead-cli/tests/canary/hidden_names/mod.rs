@@ -1,15 +1,15 @@
 //! Whatever an agent does in a WRITE_ONLY Workspace, it can't find out whether a name there is taken.
 //!
-//! Two worlds differ only in that. The test makes the same calls in both. After each call the agent looks at everything
+//! Two steads differ only in that. The test makes the same calls in both. After each call the agent looks at everything
 //! that it may see: the versions that its other changes make, the log, the dry run of an undo, listings, tags. All of
 //! it has to be the same, except for times and random ids.
 
 mod commands;
+mod compared_stead;
 mod mounts;
 mod tools;
-mod world;
 
-use world::Occupant;
+use compared_stead::Occupant;
 
 /// What a call needs to be at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

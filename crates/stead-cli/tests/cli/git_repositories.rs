@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::attacks::configured_dir;
+use crate::audit_attacks::configured_dir;
 
 #[test]
 fn of_two_processes_that_complete_a_repository_together_one_is_refused() {

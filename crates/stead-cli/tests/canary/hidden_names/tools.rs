@@ -1,10 +1,10 @@
-//! The twins through the tools.
+//! Compared steads through the tools.
 
 use serde_json::{Value, json};
 use stead::vfs::{LogEntry, LogQuery, UndoOptions, UndoTarget, WalkQuery};
 use stead::{Operation, Stead, Timestamp};
 
-use super::world::{Occupant, STORES, TWINS, Transcript, Twin};
+use super::compared_stead::{COMPARED_PAIRS, ComparedStead, Occupant, STORES, Transcript};
 use super::{At, Needs};
 use crate::is_long;
 
@@ -90,19 +90,19 @@ fn record_whole_view(stead: &Stead, transcript: &mut Transcript) {
     transcript.note("walk", &format!("{walk:?}"));
 }
 
-/// All answers that an agent gets in one world.
-fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript {
+/// All answers that an agent gets in one stead.
+fn transcript_of(occupant: Occupant, pair: (Occupant, Occupant)) -> Transcript {
     let all_actions = actions();
     let positions = [At::Name, At::Below];
     let actions: Vec<(&Action, At)> = all_actions
         .iter()
         .flat_map(|action| positions.map(|at| (action, at)))
-        .filter(|((.., needs), at)| needs.hides_occupant(twins.1, *at))
+        .filter(|((.., needs), at)| needs.hides_occupant(pair.1, *at))
         .collect();
     let names: Vec<String> = (0..actions.len()).map(|number| format!("n{number}")).collect();
-    let mut twin = Twin::new(occupant, &names);
-    let stead = twin.stead("coder");
-    let mut transcript = std::mem::take(&mut twin.transcript);
+    let mut compared = ComparedStead::new(occupant, &names);
+    let stead = compared.stead("coder");
+    let mut transcript = std::mem::take(&mut compared.transcript);
     for (((tool, key, arguments, _), at), name) in actions.iter().zip(&names) {
         let mut operations = Vec::new();
         for store in STORES {
@@ -118,7 +118,7 @@ fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript 
             let answer = call(&stead, &mut transcript, "act", tool, arguments);
             operations.extend(answer.get("operation").cloned());
             // The agent can edit and move a file of its own, but not one behind another agent's symlink.
-            if !matches!(twins.1, Occupant::Own | Occupant::Symlink | Occupant::Dangling) {
+            if !matches!(pair.1, Occupant::Own | Occupant::Symlink | Occupant::Dangling) {
                 // What the agent may do with the file afterwards depends only on what the agent wrote.
                 let edit = json!({ "path": path, "old_string": "x", "new_string": "y" });
                 call(&stead, &mut transcript, "then", "edit_file", edit);
@@ -135,13 +135,13 @@ fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript 
         record_view(&stead, &mut transcript, "in the end", &[]);
     }
     drop(stead);
-    twin.transcript = transcript;
-    twin.look_at_records(twins);
-    twin.transcript
+    compared.transcript = transcript;
+    compared.look_at_records(pair);
+    compared.transcript
 }
 
-fn check(twins: (Occupant, Occupant)) {
-    transcript_of(twins.0, twins).check_same(&transcript_of(twins.1, twins), twins);
+fn check(pair: (Occupant, Occupant)) {
+    transcript_of(pair.0, pair).check_same(&transcript_of(pair.1, pair), pair);
 }
 
 #[test]
@@ -158,6 +158,6 @@ fn no_tool_reveals_whether_a_directory_exists_in_a_write_only_workspace() {
 fn no_tool_reveals_whether_another_agent_has_deleted_a_file_in_a_write_only_workspace() {
     check((Occupant::OwnDeleted, Occupant::Own));
     if is_long() {
-        TWINS.into_iter().for_each(check);
+        COMPARED_PAIRS.into_iter().for_each(check);
     }
 }

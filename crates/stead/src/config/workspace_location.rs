@@ -34,7 +34,7 @@ pub(super) struct HostDirectory {
 }
 
 impl WorkspaceLocation {
-    /// The place of each Workspace whose Store is known.
+    /// The location of each Workspace whose Store is known.
     pub(super) fn of_each<'c>(
         workspaces: &'c [WorkspaceConfig],
         stores: &BTreeMap<String, StoreConfig>,
@@ -54,7 +54,7 @@ impl WorkspaceLocation {
         workspaces.iter().filter_map(|workspace| Some((workspace, location(workspace)?))).collect()
     }
 
-    /// The path of this place below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
+    /// The path of this location below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
     /// path that isn't UTF-8, and `None` if it doesn't lie inside.
     pub(super) fn below(&self, outer: &WorkspaceLocation) -> Option<Option<String>> {
         let strip =

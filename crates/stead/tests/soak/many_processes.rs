@@ -9,7 +9,7 @@ use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, WriteOptions};
 use stead_core::{Occurrences, Vfs};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
+use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_for};
 
 const PROCESSES: u64 = 8;
 const THREADS: u64 = 8;
@@ -89,8 +89,9 @@ fn share_among_processes(kind: Kind) {
         vfs.mkdir(name, Parents::Create).unwrap();
     }
     let start = Instant::now();
-    let children: Vec<_> =
-        (0..PROCESSES).map(|process| Task::new("crowd", kind, directory.path(), process).start()).collect();
+    let children: Vec<_> = (0..PROCESSES)
+        .map(|process| Task::new("many_processes", kind, directory.path(), process).start())
+        .collect();
     let mut waits = BTreeMap::<String, u64>::new();
     for (mut child, output) in children {
         for line in lines_of(output) {

@@ -12,7 +12,7 @@ use stead_core::store::Parents;
 use stead_core::vfs::{ByteRange, LineRange, ListPage, OpenOptions, Overwrite, RemoveOptions, WalkQuery};
 use stead_core::{Occurrences, Vfs};
 
-use crate::places::{Kind, assert_verified, is_long_run, vfs_at};
+use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_at};
 
 /// The content of every file outside, and of none inside.
 const SECRET: &str = "outside-secret";

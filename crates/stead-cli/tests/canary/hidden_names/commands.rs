@@ -1,6 +1,6 @@
-//! The twins through the command line. Each command is a process of its own.
+//! Compared steads through the command line. Each command is a process of its own.
 
-use super::world::{Occupant, STORES, TWINS, Twin};
+use super::compared_stead::{COMPARED_PAIRS, ComparedStead, Occupant, STORES};
 use super::{At, Needs};
 use crate::is_long;
 
@@ -18,38 +18,38 @@ const COMMANDS: [(&[&str], Needs); 10] = [
     (&["import", "imported", "{}"], Needs::Nothing),
 ];
 
-fn run_twin(occupant: Occupant, twins: (Occupant, Occupant)) -> Twin {
+fn run_commands(occupant: Occupant, pair: (Occupant, Occupant)) -> ComparedStead {
     let commands = COMMANDS.iter().filter(|(args, needs)| {
         // An import needs a directory, or nothing, at its destination.
-        needs.hides_occupant(twins.1, At::Name) && (args[0] != "import" || twins.1.is_directory())
+        needs.hides_occupant(pair.1, At::Name) && (args[0] != "import" || pair.1.is_directory())
     });
     let names: Vec<String> = (0..COMMANDS.len()).map(|number| format!("n{number}")).collect();
-    let mut twin = Twin::new(occupant, &names);
-    std::fs::create_dir(twin.path("imported")).unwrap();
-    std::fs::write(twin.path("imported/a.txt"), "a\n").unwrap();
+    let mut compared = ComparedStead::new(occupant, &names);
+    std::fs::create_dir(compared.path("imported")).unwrap();
+    std::fs::write(compared.path("imported/a.txt"), "a\n").unwrap();
     for ((args, _), name) in commands.zip(&names) {
         for store in STORES {
             let path = format!("{store}/wo/{name}");
             let args: Vec<String> =
                 args.iter().map(|arg| arg.replace("{}", &path).replace("{rw}", store)).collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            twin.run(&args);
+            compared.run(&args);
             let first = format!("{store}/first");
-            twin.run(&["write", "--json", &first, "2\n"]);
-            twin.run(&["undo", "--dry-run", "--last", "3"]);
+            compared.run(&["write", "--json", &first, "2\n"]);
+            compared.run(&["undo", "--dry-run", "--last", "3"]);
         }
     }
     for args in [&["undo", "--last", "5", "--skip-conflicts"][..], &["ls", "-lR", "/"], &["doctor"]] {
-        twin.run(args);
+        compared.run(args);
     }
-    twin.look_at_records(twins);
-    twin
+    compared.look_at_records(pair);
+    compared
 }
 
 #[test]
 fn no_command_reveals_whether_a_name_is_taken_in_a_write_only_workspace() {
-    let count = if is_long() { TWINS.len() } else { 2 };
-    for twins in TWINS.into_iter().take(count) {
-        run_twin(twins.0, twins).transcript.check_same(&run_twin(twins.1, twins).transcript, twins);
+    let count = if is_long() { COMPARED_PAIRS.len() } else { 2 };
+    for pair in COMPARED_PAIRS.into_iter().take(count) {
+        run_commands(pair.0, pair).transcript.check_same(&run_commands(pair.1, pair).transcript, pair);
     }
 }

@@ -1,4 +1,4 @@
-//! The twins through a mount.
+//! Compared steads through a mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::At;
 use super::Needs::{self, Nothing, Room};
-use super::world::{Occupant, STORES, TWINS, Transcript, Twin};
+use super::compared_stead::{COMPARED_PAIRS, ComparedStead, Occupant, STORES, Transcript};
 use crate::is_long;
 use crate::mounts::Mounted;
 
@@ -33,19 +33,19 @@ fn open_for_append(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript {
+fn transcript_of(occupant: Occupant, pair: (Occupant, Occupant)) -> Transcript {
     let makes_directory = |name: &str| name.starts_with("make");
     let actions: Vec<_> = ACTIONS
         .iter()
         .filter(|(name, _, needs)| {
             // A directory can't be made where a file is, and the other way round.
-            needs.hides_occupant(twins.1, At::Name) && (!makes_directory(name) || twins.1.is_directory())
+            needs.hides_occupant(pair.1, At::Name) && (!makes_directory(name) || pair.1.is_directory())
         })
         .collect();
     let names: Vec<String> = (0..actions.len()).map(|number| format!("n{number}")).collect();
-    let mut twin = Twin::new(occupant, &names);
-    let mounted = Mounted::start(twin.command(&["mount", twin.outside.path().to_str().unwrap()]));
-    let root = twin.outside.path().to_owned();
+    let mut compared = ComparedStead::new(occupant, &names);
+    let mounted = Mounted::start(compared.command(&["mount", compared.outside.path().to_str().unwrap()]));
+    let root = compared.outside.path().to_owned();
     let mut transcript = Transcript::default();
     for ((name, action, _), entry_name) in actions.iter().zip(&names) {
         for store in STORES {
@@ -69,12 +69,12 @@ fn transcript_of(occupant: Occupant, twins: (Occupant, Occupant)) -> Transcript 
         }
     }
     drop(mounted);
-    twin.transcript = transcript;
+    compared.transcript = transcript;
     for last in ["1", "5", "20"] {
-        twin.run(&["undo", "--dry-run", "--last", last]);
+        compared.run(&["undo", "--dry-run", "--last", last]);
     }
-    twin.look_at_records(twins);
-    twin.transcript
+    compared.look_at_records(pair);
+    compared.transcript
 }
 
 #[test]
@@ -82,10 +82,11 @@ fn no_mount_reveals_whether_a_name_is_taken_in_a_write_only_workspace() {
     if !Path::new("/dev/fuse").exists() {
         return;
     }
-    let count = if is_long() { TWINS.len() } else { 2 };
+    let count = if is_long() { COMPARED_PAIRS.len() } else { 2 };
     // Left out: a mount doesn't follow a symlink whose target it may not show, and the program sees that.
-    let pairs = TWINS.into_iter().filter(|twins| !matches!(twins.1, Occupant::Symlink | Occupant::Dangling));
-    for twins in pairs.take(count) {
-        transcript_of(twins.0, twins).check_same(&transcript_of(twins.1, twins), twins);
+    let pairs =
+        COMPARED_PAIRS.into_iter().filter(|pair| !matches!(pair.1, Occupant::Symlink | Occupant::Dangling));
+    for pair in pairs.take(count) {
+        transcript_of(pair.0, pair).check_same(&transcript_of(pair.1, pair), pair);
     }
 }

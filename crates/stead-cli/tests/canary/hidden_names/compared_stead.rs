@@ -1,4 +1,4 @@
-//! Two worlds that differ in one thing: whether names in a WRITE_ONLY Workspace are taken.
+//! Two steads that differ in one thing: whether names in a WRITE_ONLY Workspace are taken.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -67,8 +67,8 @@ impl Occupant {
     }
 }
 
-/// The pairs of worlds that have to look the same.
-pub(crate) const TWINS: [(Occupant, Occupant); 7] = [
+/// The pairs of steads that have to look the same.
+pub(crate) const COMPARED_PAIRS: [(Occupant, Occupant); 7] = [
     (Occupant::Nothing, Occupant::File),
     (Occupant::Nothing, Occupant::FullDirectory),
     (Occupant::OwnDeleted, Occupant::Own),
@@ -78,26 +78,29 @@ pub(crate) const TWINS: [(Occupant, Occupant); 7] = [
     (Occupant::Nothing, Occupant::Protected),
 ];
 
-/// One of two twin worlds.
-pub(crate) struct Twin {
+/// One of the two steads of a pair.
+pub(crate) struct ComparedStead {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
     pub(crate) outside: tempfile::TempDir,
-    /// The answers that the agent got in this world.
+    /// The answers that the agent got in this stead.
     pub(crate) transcript: Transcript,
 }
 
-impl Twin {
-    /// A world in which these names are taken, in the WRITE_ONLY Workspace on each Store.
+impl ComparedStead {
+    /// A stead in which these names are taken, in the WRITE_ONLY Workspace on each Store.
     pub(crate) fn new(occupant: Occupant, names: &[String]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("disk")).unwrap();
         fs::write(directory.path().join("stead.toml"), CONFIG).unwrap();
-        let twin =
-            Twin { directory, outside: tempfile::tempdir().unwrap(), transcript: Transcript::default() };
-        let owner = twin.stead("owner");
+        let compared = ComparedStead {
+            directory,
+            outside: tempfile::tempdir().unwrap(),
+            transcript: Transcript::default(),
+        };
+        let owner = compared.stead("owner");
         for store in STORES {
-            // The same changes are made in both worlds, but in one of them out of the agent's reach.
+            // The same changes are made in both steads, but in one of them out of the agent's reach.
             for parent in ["home/wo", "out"] {
                 owner.vfs().mkdir(format!("{store}/{parent}"), Parents::Create).unwrap();
                 owner.vfs().write(format!("{store}/{parent}/other"), "theirs\n").unwrap();
@@ -108,7 +111,7 @@ impl Twin {
             }
         }
         drop(owner);
-        let coder = twin.stead("coder");
+        let coder = compared.stead("coder");
         for store in STORES {
             coder.vfs().write(format!("{store}/first"), "1\n").unwrap();
         }
@@ -116,7 +119,7 @@ impl Twin {
             for (store, name) in STORES.iter().flat_map(|store| names.iter().map(move |name| (store, name))) {
                 coder.vfs().write(format!("{store}/wo/{name}"), "mine\n").unwrap();
             }
-            let owner = twin.stead("owner");
+            let owner = compared.stead("owner");
             for (store, name) in STORES.iter().flat_map(|store| names.iter().map(move |name| (store, name))) {
                 owner.vfs().write(format!("{store}/out/{name}"), "mine\n").unwrap();
                 let parent = if occupant == Occupant::OwnDeleted { "home/wo" } else { "out" };
@@ -126,7 +129,7 @@ impl Twin {
                     .unwrap();
             }
         }
-        twin
+        compared
     }
 
     pub(crate) fn stead(&self, agent: &str) -> Stead {
@@ -139,13 +142,13 @@ impl Twin {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        crate::world::command(self.directory.path(), args)
+        crate::fixture::command(self.directory.path(), args)
     }
 
     /// Records what the log and the audit show of the agent.
-    pub(crate) fn look_at_records(&mut self, twins: (Occupant, Occupant)) {
-        let json_lines = |twin: &Self, args: &[&str]| -> Vec<Value> {
-            let stdout = twin.command(args).output().unwrap().stdout;
+    pub(crate) fn look_at_records(&mut self, pair: (Occupant, Occupant)) {
+        let json_lines = |compared: &Self, args: &[&str]| -> Vec<Value> {
+            let stdout = compared.command(args).output().unwrap().stdout;
             String::from_utf8(stdout)
                 .unwrap()
                 .lines()
@@ -162,7 +165,7 @@ impl Twin {
             self.transcript.note("log", &entry.to_string());
         }
         // The audit is for the operator, and names the paths that symlinks led to.
-        if !matches!(twins.1, Occupant::Symlink | Occupant::Dangling) {
+        if !matches!(pair.1, Occupant::Symlink | Occupant::Dangling) {
             let facts = |record: Value| {
                 let names = ["call", "paths", "scope", "outcome", "dry_run", "bytes", "files", "version"];
                 format!("{:?}", names.map(|name| record.get(name).cloned()))
@@ -276,7 +279,7 @@ impl Transcript {
 
     /// Fails if the two agents didn't get the same answers.
     #[track_caller]
-    pub(crate) fn check_same(&self, second: &Transcript, twins: (Occupant, Occupant)) {
+    pub(crate) fn check_same(&self, second: &Transcript, pair: (Occupant, Occupant)) {
         let differing: Vec<String> = self
             .lines
             .iter()
@@ -285,8 +288,8 @@ impl Transcript {
             .map(|(first, second)| difference(first, second))
             .collect();
         let shown = differing.iter().take(12).map(String::as_str).collect::<Vec<_>>().join("\n");
-        assert!(differing.is_empty(), "{twins:?}: {} answers differ:\n{shown}", differing.len());
-        assert_eq!(self.lines.len(), second.lines.len(), "{twins:?}");
+        assert!(differing.is_empty(), "{pair:?}: {} answers differ:\n{shown}", differing.len());
+        assert_eq!(self.lines.len(), second.lines.len(), "{pair:?}");
     }
 }
 

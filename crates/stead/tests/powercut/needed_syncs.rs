@@ -4,7 +4,7 @@ use stead_stores::sync::SyncPoint;
 
 use crate::plan::Plan;
 use crate::tmpfs::Tmpfs;
-use crate::{cuts, is_long_run, judge};
+use crate::{cuts, image_check, is_long_run};
 
 /// How many random power cuts are tried before a sync counts as needless.
 const SEEDS: u64 = 600;
@@ -100,7 +100,7 @@ fn a_power_cut_does_harm_where_a_sync_is_left_out() {
         let harm = (0..RECORDINGS).find_map(|_| {
             let recording = plan.record_last_run(&[("STEAD_LEAVE_OUT_SYNC", &format!("{sync_point:?}"))]);
             let result = cuts::cut(&recording, 0..SEEDS, |acknowledged, image| {
-                judge::check_image(plan, &steps, acknowledged, image)
+                image_check::check_image(plan, &steps, acknowledged, image)
             });
             result.map(|count| cuts += count).err()
         });

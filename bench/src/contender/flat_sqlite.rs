@@ -11,16 +11,16 @@ use crate::Result;
 
 /// A connection to the table.
 #[derive(Debug)]
-pub struct Flat {
+pub struct FlatSqlite {
     connection: Mutex<Connection>,
     path: PathBuf,
     durability: Durability,
 }
 
-impl Flat {
+impl FlatSqlite {
     /// A database in this directory.
     pub fn open(directory: &Path, durability: Durability) -> Result<Self> {
-        Flat::connect(directory.join("flat.db"), durability)
+        FlatSqlite::connect(directory.join("flat.db"), durability)
     }
 
     fn connect(path: PathBuf, durability: Durability) -> Result<Self> {
@@ -34,7 +34,7 @@ impl Flat {
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection
             .execute_batch("CREATE TABLE IF NOT EXISTS file(path TEXT PRIMARY KEY, data BLOB NOT NULL)")?;
-        Ok(Flat { connection: Mutex::new(connection), path, durability })
+        Ok(FlatSqlite { connection: Mutex::new(connection), path, durability })
     }
 
     /// Runs something on the connection.
@@ -49,7 +49,7 @@ fn range(directory: &str) -> (String, String) {
     (format!("{directory}/"), format!("{directory}0"))
 }
 
-impl Contender for Flat {
+impl Contender for FlatSqlite {
     fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
         self.with(|connection| {
             let transaction = connection.unchecked_transaction()?;
@@ -128,6 +128,6 @@ impl Contender for Flat {
     }
 
     fn for_thread(&self) -> Result<Box<dyn Contender>> {
-        Ok(Box::new(Flat::connect(self.path.clone(), self.durability)?))
+        Ok(Box::new(FlatSqlite::connect(self.path.clone(), self.durability)?))
     }
 }

@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
-mod large;
+mod large_edits;
 mod server;
-mod slow;
+mod slow_calls;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -13,7 +13,7 @@ pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// What the killed process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum KilledOperation {
     Append,
     /// So much that it takes several system calls.
     AppendMuch,
@@ -28,17 +28,17 @@ pub(crate) enum Act {
     Restore,
 }
 
-pub(crate) const ACTS: [Act; 10] = [
-    Act::Append,
-    Act::AppendMuch,
-    Act::Edit,
-    Act::Write,
-    Act::Patch,
-    Act::Move,
-    Act::MoveOver,
-    Act::Delete,
-    Act::Undo,
-    Act::Restore,
+pub(crate) const KILLED_OPERATIONS: [KilledOperation; 10] = [
+    KilledOperation::Append,
+    KilledOperation::AppendMuch,
+    KilledOperation::Edit,
+    KilledOperation::Write,
+    KilledOperation::Patch,
+    KilledOperation::Move,
+    KilledOperation::MoveOver,
+    KilledOperation::Delete,
+    KilledOperation::Undo,
+    KilledOperation::Restore,
 ];
 
 pub(crate) const LINE: &[u8] = b"a line of the process that dies\n";
@@ -47,63 +47,63 @@ fn long_content() -> Vec<u8> {
     LINE.repeat((2 << 20) / LINE.len() + 1_000)
 }
 
-impl Act {
+impl KilledOperation {
     pub(crate) fn name(self) -> String {
         format!("{self:?}")
     }
 
     pub(crate) fn named(name: &str) -> Self {
-        ACTS.into_iter().find(|act| act.name() == name).unwrap()
+        KILLED_OPERATIONS.into_iter().find(|operation| operation.name() == name).unwrap()
     }
 
-    /// Whether the act needs displaced content.
+    /// Whether the operation needs displaced content.
     pub(crate) fn needs_content(self) -> bool {
-        matches!(self, Act::Undo | Act::Restore)
+        matches!(self, KilledOperation::Undo | KilledOperation::Restore)
     }
 
     pub(crate) fn perform(self, vfs: &Vfs, first: RevisionNumber) -> stead_core::Result<()> {
         match self {
-            Act::Append => vfs.append("/w/log", LINE).map(drop),
-            Act::AppendMuch => vfs.append("/w/log", long_content()).map(drop),
-            Act::Edit => vfs.edit("/w/log", "two", "2", Occurrences::One).map(drop),
-            Act::Write => vfs.write("/w/log", LINE).map(drop),
-            Act::Patch => {
+            KilledOperation::Append => vfs.append("/w/log", LINE).map(drop),
+            KilledOperation::AppendMuch => vfs.append("/w/log", long_content()).map(drop),
+            KilledOperation::Edit => vfs.edit("/w/log", "two", "2", Occurrences::One).map(drop),
+            KilledOperation::Write => vfs.write("/w/log", LINE).map(drop),
+            KilledOperation::Patch => {
                 let file = vfs.open("/w/log", OpenOptions::write())?;
                 file.write_at(4, b"TWO")?;
                 file.write_at(14, LINE)?;
                 file.close()
             }
-            Act::Move => vfs.rename("/w/log", "/w/moved", Overwrite::Refuse).map(drop),
-            Act::MoveOver => vfs.rename("/w/log", "/w/target", Overwrite::Replace).map(drop),
-            Act::Delete => vfs.remove_file("/w/log", RemoveOptions::default()).map(drop),
-            Act::Undo => {
+            KilledOperation::Move => vfs.rename("/w/log", "/w/moved", Overwrite::Refuse).map(drop),
+            KilledOperation::MoveOver => vfs.rename("/w/log", "/w/target", Overwrite::Replace).map(drop),
+            KilledOperation::Delete => vfs.remove_file("/w/log", RemoveOptions::default()).map(drop),
+            KilledOperation::Undo => {
                 vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
             }
-            Act::Restore => {
+            KilledOperation::Restore => {
                 vfs.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
             }
         }
     }
 
-    /// The files after the act.
+    /// The files after the operation.
     pub(crate) fn model(self, files: &Files) -> Files {
         let mut files = files.clone();
         match self {
-            Act::Append => files.get_mut("log").unwrap().extend_from_slice(LINE),
-            Act::AppendMuch => files.get_mut("log").unwrap().extend(long_content()),
-            Act::Edit => drop(files.insert("log".into(), b"one\n2\nthree\n".to_vec())),
-            Act::Write => drop(files.insert("log".into(), LINE.to_vec())),
-            Act::Patch => drop(files.insert("log".into(), [b"one\nTWO\nthree\n", LINE].concat())),
-            Act::Move => {
+            KilledOperation::Append => files.get_mut("log").unwrap().extend_from_slice(LINE),
+            KilledOperation::AppendMuch => files.get_mut("log").unwrap().extend(long_content()),
+            KilledOperation::Edit => drop(files.insert("log".into(), b"one\n2\nthree\n".to_vec())),
+            KilledOperation::Write => drop(files.insert("log".into(), LINE.to_vec())),
+            KilledOperation::Patch => drop(files.insert("log".into(), [b"one\nTWO\nthree\n", LINE].concat())),
+            KilledOperation::Move => {
                 let content = files.remove("log").unwrap();
                 files.insert("moved".into(), content);
             }
-            Act::MoveOver => {
+            KilledOperation::MoveOver => {
                 let content = files.remove("log").unwrap();
                 files.insert("target".into(), content);
             }
-            Act::Delete => drop(files.remove("log")),
-            Act::Undo | Act::Restore => return first_files(),
+            KilledOperation::Delete => drop(files.remove("log")),
+            KilledOperation::Undo | KilledOperation::Restore => return first_files(),
         }
         files
     }
@@ -134,7 +134,7 @@ pub(crate) fn set_up(vfs: &Vfs, latest_revision: impl Fn() -> RevisionNumber) ->
 
 /// What is done after the process was killed, before another process opens the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Other {
+pub(crate) enum FollowUp {
     /// Nothing.
     Nothing,
     /// Another process, which has had the directory open all the time, appends a line.
@@ -149,35 +149,41 @@ pub(crate) enum Other {
     HostAtTarget,
 }
 
-pub(crate) const OTHERS: [Other; 6] =
-    [Other::Nothing, Other::Append, Other::Write, Other::Move, Other::Host, Other::HostAtTarget];
+pub(crate) const FOLLOW_UPS: [FollowUp; 6] = [
+    FollowUp::Nothing,
+    FollowUp::Append,
+    FollowUp::Write,
+    FollowUp::Move,
+    FollowUp::Host,
+    FollowUp::HostAtTarget,
+];
 
-pub(crate) const OTHERS_LINE: &[u8] = b"acknowledged\n";
+pub(crate) const FOLLOW_UP_LINE: &[u8] = b"acknowledged\n";
 
-impl Other {
+impl FollowUp {
     pub(crate) fn is_by_the_host(self) -> bool {
-        matches!(self, Other::Host | Other::HostAtTarget)
+        matches!(self, FollowUp::Host | FollowUp::HostAtTarget)
     }
 
     /// Does it, and returns whether it was acknowledged.
     pub(crate) fn perform(self, vfs: &Vfs, root: &Path) -> bool {
         let by_the_host = |name: &str| {
             let options = std::fs::OpenOptions::new().append(true).create(true).open(root.join(name));
-            options.unwrap().write_all(OTHERS_LINE).unwrap();
+            options.unwrap().write_all(FOLLOW_UP_LINE).unwrap();
         };
         match self {
-            Other::Nothing => false,
-            Other::Append => vfs.append("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
-            Other::Write => vfs.write("/w/log", OTHERS_LINE).map(drop).unwrap_acknowledged(),
-            Other::Move => match vfs.rename("/w/log", "/w/away", Overwrite::Refuse) {
+            FollowUp::Nothing => false,
+            FollowUp::Append => vfs.append("/w/log", FOLLOW_UP_LINE).map(drop).unwrap_acknowledged(),
+            FollowUp::Write => vfs.write("/w/log", FOLLOW_UP_LINE).map(drop).unwrap_acknowledged(),
+            FollowUp::Move => match vfs.rename("/w/log", "/w/away", Overwrite::Refuse) {
                 Err(error) if error.kind() == stead_core::ErrorKind::NotFound => false,
                 moved => moved.map(drop).unwrap_acknowledged(),
             },
-            Other::Host => {
+            FollowUp::Host => {
                 by_the_host("log");
                 true
             }
-            Other::HostAtTarget => {
+            FollowUp::HostAtTarget => {
                 by_the_host("target");
                 true
             }
@@ -187,15 +193,17 @@ impl Other {
     pub(crate) fn model(self, files: &Files) -> Files {
         let mut files = files.clone();
         match self {
-            Other::Nothing => {}
-            Other::Append | Other::Host => files.entry("log".into()).or_default().extend(OTHERS_LINE),
-            Other::Write => drop(files.insert("log".into(), OTHERS_LINE.to_vec())),
-            Other::Move => {
+            FollowUp::Nothing => {}
+            FollowUp::Append | FollowUp::Host => {
+                files.entry("log".into()).or_default().extend(FOLLOW_UP_LINE)
+            }
+            FollowUp::Write => drop(files.insert("log".into(), FOLLOW_UP_LINE.to_vec())),
+            FollowUp::Move => {
                 if let Some(content) = files.remove("log") {
                     files.insert("away".into(), content);
                 }
             }
-            Other::HostAtTarget => files.entry("target".into()).or_default().extend(OTHERS_LINE),
+            FollowUp::HostAtTarget => files.entry("target".into()).or_default().extend(FOLLOW_UP_LINE),
         }
         files
     }

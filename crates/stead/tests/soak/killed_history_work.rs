@@ -14,7 +14,7 @@ use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
+use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_for};
 
 const FILES: usize = 60;
 
@@ -138,7 +138,8 @@ fn interrupt_repeatedly(kind: Kind, interrupted: Interrupted) {
         };
         let before = snapshot_of(&*store);
         drop(store);
-        let (mut child, output) = Task::new("rewind", kind, directory, interrupted as u64).start();
+        let (mut child, output) =
+            Task::new("killed_history_work", kind, directory, interrupted as u64).start();
         let mut lines = lines_of(output);
         assert_eq!(lines.next().as_deref(), Some("begins"));
         let start = Instant::now();

@@ -13,7 +13,7 @@ use stead_core::vfs::{LineRange, ListPage, WalkQuery};
 use stead_core::{Error, ErrorKind, Store, Vfs};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, assert_verified, vfs_at, vfs_for};
+use crate::test_stores::{Kind, assert_verified, vfs_at, vfs_for};
 
 const FILES: usize = 100_000;
 
@@ -95,7 +95,7 @@ fn work_in_many_threads(store: &Arc<dyn Store>) {
 
 pub(crate) fn child(task: &Task) {
     let store = task.kind.open(&task.directory);
-    let vfs = vfs_at("/w", Arc::clone(&store), "narrow");
+    let vfs = vfs_at("/w", Arc::clone(&store), "limited");
     if task.number == 256 {
         read_everything(&vfs);
         // A file that grows during a read is read up to its size at the start of the read, or a little further.
@@ -135,7 +135,7 @@ pub(crate) fn child(task: &Task) {
 fn awkward_trees_are_read_within_256_open_files() {
     let directory = tempfile::tempdir().unwrap();
     create_awkward_tree(&directory.path().join("root"));
-    let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 256).start();
+    let (mut child, output) = Task::new("limited_process", Kind::Physical, directory.path(), 256).start();
     assert_eq!(lines_of(output).collect::<Vec<_>>(), ["done"]);
     assert!(child.wait().unwrap().success());
 }
@@ -158,7 +158,7 @@ fn a_process_that_is_not_root_gets_what_the_host_allows() {
     for path in ["", "root", "root/mine", "state"] {
         chown(directory.path().join(path), Some(65_534), Some(65_534)).unwrap();
     }
-    let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 65_534).start();
+    let (mut child, output) = Task::new("limited_process", Kind::Physical, directory.path(), 65_534).start();
     assert_eq!(lines_of(output).collect::<Vec<_>>(), ["done"]);
     assert!(child.wait().unwrap().success());
     assert_eq!(std::fs::read(root.join("secret")).unwrap(), b"root's own");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::small::{Disk, Kind, on_small_disk};
+use crate::small_disk::{Disk, Kind, on_small_disk};
 
 /// A stead next to the small disk, with a Physical Store on that disk and a Virtual Store outside it.
 fn set_up(small_disk: &Disk) -> Disk {
@@ -71,19 +71,20 @@ fn check_full_disk(small_disk: &Disk) {
 
 #[test]
 fn a_full_disk_under_a_physical_store_is_read_and_emptied() {
-    let name = "elsewhere::a_full_disk_under_a_physical_store_is_read_and_emptied";
+    let name = "separate_store_disk::a_full_disk_under_a_physical_store_is_read_and_emptied";
     on_small_disk(name, Kind::Memory, check_full_disk);
 }
 
 #[test]
 fn a_full_disk_with_small_blocks_under_a_physical_store_is_read_and_emptied() {
-    let name = "elsewhere::a_full_disk_with_small_blocks_under_a_physical_store_is_read_and_emptied";
+    let name =
+        "separate_store_disk::a_full_disk_with_small_blocks_under_a_physical_store_is_read_and_emptied";
     on_small_disk(name, Kind::SmallBlocks, check_full_disk);
 }
 
 #[test]
 fn a_physical_store_on_a_read_only_disk_shows_its_history_and_blocks_no_other_store() {
-    let name = "elsewhere::a_physical_store_on_a_read_only_disk_shows_its_history_and_blocks_no_other_store";
+    let name = "separate_store_disk::a_physical_store_on_a_read_only_disk_shows_its_history_and_blocks_no_other_store";
     on_small_disk(name, Kind::Memory, |small_disk| {
         let stead = set_up(small_disk);
         stead.run_ok(&["write", "/v/note", "more\n"]);
