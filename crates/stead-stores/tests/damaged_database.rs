@@ -68,7 +68,7 @@ fn write_files(file: &Path) -> Vec<Written> {
 fn check_answer(answer: Result<Vec<u8>, StoreError>, expected: &[u8], path: &str) -> bool {
     match answer {
         Ok(bytes) => {
-            assert!(bytes == expected, "{path}: other bytes than were written");
+            assert!(bytes == expected, "{path}: the bytes read differ from the bytes written");
             false
         }
         // The damage may be in a name, or in the structure as a whole.
@@ -211,7 +211,7 @@ fn a_database_whose_only_content_was_in_a_lost_log_is_not_started_empty() {
         fs::remove_file(copy.path().join(format!("db{suffix}"))).unwrap();
     }
     let opened = Database::open(copy.path().join("db"), DatabaseOptions::default());
-    let error = opened.expect_err("it is refused");
+    let error = opened.expect_err("opening has to be refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
 

@@ -4,7 +4,7 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "only a process has an environment of its own"
+    reason = "the test needs a process with its own environment"
 )]
 
 use std::os::unix::fs::PermissionsExt;
@@ -25,9 +25,9 @@ fn vfs_for(store: &Arc<PhysicalStore>) -> Vfs {
 }
 
 #[test]
-#[ignore = "the other end of the test here, which starts it with a state folder of its own"]
+#[ignore = "a child process: the test in this file starts it with its own state directory"]
 fn the_process_that_names_no_state_directory() {
-    let root = std::env::var(ROOT).expect("started by the test here");
+    let root = std::env::var(ROOT).expect("the test in this file starts this process");
     let open = || Arc::new(PhysicalStore::open(&root, PhysicalOptions::default()).unwrap());
     let store = open();
     vfs_for(&store).write("/a", "one").unwrap();
@@ -59,7 +59,11 @@ fn the_ledger_is_in_the_users_state_folder_and_only_the_user_can_read_it() {
 
     let options = PhysicalOptions::new(folder.join(".stead"));
     let store = Arc::new(PhysicalStore::open(&root, options).unwrap());
-    assert_eq!(store.revisions(&RevisionQuery::all()).unwrap().revisions.len(), 2, "the same ledger, named");
+    assert_eq!(
+        store.revisions(&RevisionQuery::all()).unwrap().revisions.len(),
+        2,
+        "the same ledger, opened by its path"
+    );
     let ledger_in_root = ledger.strip_prefix(&root).unwrap();
     assert!(vfs_for(&store).read(format!("/{}", ledger_in_root.display())).is_err());
 }

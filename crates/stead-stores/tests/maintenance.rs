@@ -99,7 +99,7 @@ fn content_that_can_be_reached_is_never_collected() {
         let retention = Retention { age: Duration::from_secs(10 * DAY), ..Retention::default() };
         database.forget(retention, clock.now(), &mut |_| ()).unwrap();
         let collected = database.gc(without_grace(), clock.now(), &mut |_| ()).unwrap();
-        assert!(collected.bytes > 0, "seed {seed}: something was in no version that is left");
+        assert!(collected.bytes > 0, "seed {seed}: gc has to free content that no remaining version has");
         assert_sound(&database);
         assert_eq!(database.verify(&mut |_| ()).unwrap().unreferenced, 0, "seed {seed}");
         let horizon = Timestamp(clock.now().0 - (10 * DAY * 1_000_000_000) as i64);
@@ -291,7 +291,7 @@ fn a_backup_is_consistent_and_can_be_restored() {
     vfs.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
     let newest = store.latest_revision().unwrap();
     let restored = database.restore_backup(&backup, &mut |_| ()).unwrap();
-    assert!(restored > newest, "no version is given out twice");
+    assert!(restored > newest, "no version number may be used twice");
     assert_eq!(snapshot_of(&store), before);
     assert_eq!(vfs.read("/w/d/f").unwrap().bytes, b"before");
     assert_eq!(vfs.stat("/w/d/f").unwrap().tag, tag);
@@ -352,7 +352,7 @@ fn versions_that_changed_nothing_are_forgotten_with_those_that_did() {
     vfs.mkdir("/w/later", Parents::Create).unwrap();
     let retention = Retention { age: Duration::from_secs(30 * DAY), ..Retention::default() };
     database.forget(retention, clock.now(), &mut |_| ()).unwrap();
-    assert_eq!(undoable_count(), 1, "what is left is what was done since");
+    assert_eq!(undoable_count(), 1, "only the operation after the retention limit may be undoable");
     assert_sound(&database);
 }
 

@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(operator.revoke(&token.id).unwrap().id, token.id);
         assert_eq!(server.check(&secret, NOW).unwrap(), None);
         assert!(!server.is_still_valid(&token, NOW));
-        assert!(server.was_any_created().unwrap(), "revoking the last one lets nobody in");
+        assert!(server.was_any_created().unwrap(), "revoking the last token must not open the server");
         assert!(operator.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
     }
 
@@ -365,7 +365,10 @@ mod tests {
             assert_eq!(tokens.check(&secret, NOW).unwrap(), None);
         }
         fs::remove_dir_all(host.path().join(".stead")).unwrap();
-        assert!(running.was_any_created().unwrap(), "what runs remembers");
+        assert!(
+            running.was_any_created().unwrap(),
+            "a running server has to remember that there was a token"
+        );
     }
 
     #[test]

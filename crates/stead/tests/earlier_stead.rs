@@ -180,7 +180,7 @@ fn a_snapshot_in_a_broken_database_is_not_reported_as_missing() {
     let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
     assert!(missing.to_string().contains("`release`"), "{missing}");
     let database = config.database.path.clone();
-    assert!(!database.exists(), "nothing is created by looking");
+    assert!(!database.exists(), "a read must not create the database");
 
     std::fs::create_dir_all(database.parent().unwrap()).unwrap();
     std::fs::write(&database, "this was a database").unwrap();

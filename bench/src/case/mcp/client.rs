@@ -118,7 +118,7 @@ impl Client {
         loop {
             self.line.clear();
             if self.stdout.read_line(&mut self.line)? == 0 {
-                return Err("the server has hung up".into());
+                return Err("the server closed the connection".into());
             }
             // Quotes inside of texts are escaped, so these are the message's own.
             if self.line.contains("\"result\":") || self.line.contains("\"error\":") {

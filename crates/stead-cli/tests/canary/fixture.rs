@@ -134,7 +134,7 @@ impl Drop for Fixture {
         let leaks = LEAKS.with_borrow_mut(std::mem::take);
         if !std::thread::panicking() {
             let shown = leaks.iter().take(30).map(String::as_str).collect::<Vec<_>>().join("\n");
-            assert!(leaks.is_empty(), "{} answers tell of what is withheld:\n{shown}", leaks.len());
+            assert!(leaks.is_empty(), "{} answers reveal what is withheld:\n{shown}", leaks.len());
         }
     }
 }
@@ -249,7 +249,7 @@ pub(crate) fn check(question: &str, answer: &[u8]) {
         if let Some(offset) = text.find(canary) {
             let start = text[..offset].char_indices().rev().nth(160).map_or(0, |(index, _)| index);
             let shown: String = text[start..].chars().take(240).collect();
-            LEAKS.with_borrow_mut(|leaks| leaks.push(format!("{question}\n  tells {canary}: …{shown}…")));
+            LEAKS.with_borrow_mut(|leaks| leaks.push(format!("{question}\n  reveals {canary}: …{shown}…")));
         }
     }
 }

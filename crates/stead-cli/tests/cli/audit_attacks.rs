@@ -112,7 +112,7 @@ fn call_tool(server: &mut Child, id: u64, tool: &str, mut arguments: Value) {
 fn read_answer(answers: &mut impl BufRead) -> Value {
     let mut line = String::new();
     answers.read_line(&mut line).unwrap();
-    serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
+    serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a JSON message: {line:?}"))
 }
 
 /// A copy of the directory, for one attack.
@@ -343,16 +343,16 @@ fn check_every_attack_after(end: End) {
     for (name, attack) in DATABASE_ATTACKS.into_iter().chain(STATE_DIRECTORY_ATTACKS) {
         let attacked = copy_of(&dir);
         if attack(&attacked) == Attacked::NothingThere {
-            assert!(!end.is_kill(), "{name}: after a kill there is something to attack");
+            assert!(!end.is_kill(), "{name}: there is nothing to attack after a kill");
             continue;
         }
         let later = copy_of(&attacked);
         if problems(&attacked).is_empty() {
-            unreported.push(format!("{name}: seen at once"));
+            unreported.push(format!("{name}: checked at once"));
         }
         later.stead(["ls", "/notes"]);
         if problems(&later).is_empty() {
-            unreported.push(format!("{name}: seen after another command"));
+            unreported.push(format!("{name}: checked after another command"));
         }
     }
     assert_eq!(unreported, [""; 0], "after {end:?}");
@@ -442,7 +442,7 @@ fn a_key_that_was_removed_before_the_first_signature_is_reported() {
     server.wait().unwrap();
     assert_eq!(problems(&copy_of(&dir)), [""; 0]);
     remove(&dir.path(".stead/audit/key"));
-    assert!(!problems(&dir).is_empty(), "the key is gone");
+    assert!(!problems(&dir).is_empty(), "the missing key has to be reported");
 }
 
 /// A process that runs recovery for a killed process may be killed too, or fail, for example after it has put the
@@ -456,10 +456,13 @@ fn an_interrupted_recovery_is_completed_without_duplicate_records() {
         let (heads, moved_heads) = (dir.path(".stead/audit/heads"), dir.path("heads"));
         std::fs::rename(&heads, &moved_heads).unwrap();
         std::fs::create_dir(&heads).unwrap();
-        assert!(!dir.stead(["audit"]).status.success(), "the heads can't be kept");
+        assert!(
+            !dir.stead(["audit"]).status.success(),
+            "the command has to fail if the heads can't be saved"
+        );
         std::fs::remove_dir(&heads).unwrap();
         std::fs::rename(&moved_heads, &heads).unwrap();
-        assert_eq!(running_instances(&dir).len(), 1, "it is left for the next one");
+        assert_eq!(running_instances(&dir).len(), 1, "the instance has to stay for the next process");
         assert_eq!(problems(&dir), [""; 0], "{end:?}");
         assert_eq!(count(&dir), expected, "{end:?}");
     }
@@ -521,7 +524,7 @@ fn a_server_that_gets_a_signal_ends_its_chain() {
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let answer = post(&address, &call.to_string());
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert_eq!(running_instances(&dir).len(), 1, "the server has begun a chain");
+        assert_eq!(running_instances(&dir).len(), 1, "the server has to have started a chain");
         send_signal(&server, signal);
         assert_eq!(server.wait().unwrap().code(), Some(0), "{signal:?}");
         assert_eq!(running_instances(&dir), [""; 0].map(PathBuf::from), "serve, {signal:?}");

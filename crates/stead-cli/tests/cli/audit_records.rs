@@ -220,7 +220,7 @@ fn every_tool_is_on_record_once_even_with_names_that_do_not_exist() {
             mismatches.push(format!("{tool} {arguments}"));
         }
     }
-    mismatches.extend(new_records.map(|record| format!("one too many: {record}")));
+    mismatches.extend(new_records.map(|record| format!("unexpected record: {record}")));
     assert_eq!(mismatches, [""; 0]);
 }
 

@@ -88,7 +88,7 @@ fn tools_and_map_cost_at_most_3500_tokens() {
     let tools = server.request("tools/list", json!({}))["result"]["tools"].take();
     assert!(
         tools.as_array().unwrap().iter().any(|tool| tool["name"] == "undo"),
-        "history tools are among them"
+        "the history tools have to be counted, too"
     );
     server.stop();
     let o200k = tiktoken_rs::o200k_base().unwrap();

@@ -74,7 +74,7 @@ impl Connection {
         let answer = self.read_answer();
         assert_eq!(answer.status, 200, "{method} {name:?}: {}", answer.body);
         let mut message = message_in(&answer.body);
-        assert_eq!(message["id"], self.last_id, "an answer to somebody else: {message}");
+        assert_eq!(message["id"], self.last_id, "the answer is for another request: {message}");
         assert!(message.get("error").is_none(), "{method} {name:?}: {message}");
         message["result"].take()
     }
@@ -194,7 +194,7 @@ impl Connection {
     fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the server has hung up");
+        assert!(!line.is_empty(), "the server closed the connection");
         line.trim_end().to_owned()
     }
 
@@ -214,5 +214,5 @@ fn session_headers(session: &str) -> [(&str, &str); 2] {
 fn message_in(body: &str) -> Value {
     let event =
         body.lines().rev().find_map(|line| line.strip_prefix("data: ").filter(|data| data.starts_with('{')));
-    serde_json::from_str(event.unwrap_or(body)).unwrap_or_else(|_| panic!("no message: {body}"))
+    serde_json::from_str(event.unwrap_or(body)).unwrap_or_else(|_| panic!("not a JSON message: {body}"))
 }

@@ -59,7 +59,10 @@ impl Agent {
 fn two_agents_on_one_server_see_nothing_of_each_other() {
     let server = Server::launch();
     let agents = ["ann", "bob"].map(|name| Agent::new(&server, name));
-    assert_ne!(agents[0].tools, agents[1].tools, "one that sees the other's tools has to be found out");
+    assert_ne!(
+        agents[0].tools, agents[1].tools,
+        "the agents need different tools, or a mix-up would not be noticed"
+    );
 
     let (start, calls) = (Instant::now(), AtomicU64::new(0));
     let memory_halfway = std::thread::scope(|scope| {
@@ -131,7 +134,7 @@ fn write(connection: &mut Connection, agent: &Agent, file: u64) {
         let read = connection.call("read_file", json!({ "path": path(file) }));
         assert_own_content(read["content"][0]["text"].as_str().unwrap(), agent);
     }
-    panic!("a file that was just read can't be written");
+    panic!("writing a file that was just read failed too often");
 }
 
 /// Checks that the handles of another agent are worth nothing here.
@@ -153,7 +156,7 @@ fn write_arguments(name: &str, file: u64) -> Value {
 }
 
 fn assert_own_content(text: &str, agent: &Agent) {
-    assert!(text.len() > FILE_LENGTH / 2, "a file is never half written: {} bytes", text.len());
+    assert!(text.len() > FILE_LENGTH / 2, "the file is half written: {} bytes", text.len());
     assert!(text.lines().all(|line| line == agent.name), "{} reads {text:?}", agent.name);
 }
 

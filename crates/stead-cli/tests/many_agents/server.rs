@@ -100,7 +100,7 @@ impl Server {
             if metrics.lines().any(|metric| metric == line) {
                 return;
             }
-            assert!(Instant::now() < deadline, "`{line}` never stood in the metrics: {metrics}");
+            assert!(Instant::now() < deadline, "the metrics never contained `{line}`: {metrics}");
         }
     }
 

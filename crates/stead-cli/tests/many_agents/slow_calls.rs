@@ -89,7 +89,7 @@ fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_anot
         connection.finish_call();
     }
     let file_count = std::fs::read_dir(server.path("shared")).unwrap().count();
-    assert_eq!(file_count, 1 + CALLS, "the cancelled one has made nothing");
+    assert_eq!(file_count, 1 + CALLS, "the cancelled call must not create a file");
 }
 
 /// A file of that name, somewhere below a directory.

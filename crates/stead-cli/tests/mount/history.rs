@@ -23,7 +23,7 @@ fn a_version_is_made_by_a_sync_or_a_close() {
     for workspace in WORKSPACES {
         let path = format!("/{workspace}/f");
         let mut file = File::create(mount.path(workspace).join("f")).unwrap();
-        assert_eq!(versions(&dir, &path), 1, "its name");
+        assert_eq!(versions(&dir, &path), 1, "creating the file makes a version");
         for _ in 0..50 {
             file.write_all(b"some text\n").unwrap();
         }
@@ -38,7 +38,7 @@ fn a_version_is_made_by_a_sync_or_a_close() {
         assert_eq!(versions(&dir, &path), 3);
         drop(File::options().write(true).open(mount.path(workspace).join("f")).unwrap());
         drop(File::open(mount.path(workspace).join("f")).unwrap());
-        assert_eq!(versions(&dir, &path), 3, "nothing was written");
+        assert_eq!(versions(&dir, &path), 3, "without a write there is no new version");
     }
 }
 
@@ -126,7 +126,7 @@ fn a_shell_that_rewrites_a_file_makes_one_version() {
         // A program that reads or opens the file doesn't make a version of what is half written.
         mount.sh(workspace, "exec 7> f; echo half >&7; cat f > /dev/null");
         let content = dir.stead(["cat", &format!("/{workspace}/f")]);
-        assert_eq!(content, "half\n", "the shell has ended");
+        assert_eq!(content, "half\n", "the end of the shell commits the open file");
         let mut file = fs::File::create(mount.path(workspace).join("f")).unwrap();
         file.write_all(b"more").unwrap();
         assert_eq!(fs::read_to_string(mount.path(workspace).join("f")).unwrap(), "more");
@@ -183,7 +183,7 @@ fn an_undo_of_a_new_file_removes_it() {
     for workspace in WORKSPACES {
         let assert_removed = |name: &str| {
             let is_removed = eventually(|| !mount.path(workspace).join(name).exists());
-            assert!(is_removed, "{workspace}: {name} is left");
+            assert!(is_removed, "{workspace}: {name} still exists");
         };
         mount.sh(workspace, "echo kept > kept; echo new > new");
         dir.stead(["undo"]);
@@ -200,10 +200,10 @@ fn an_undo_of_a_new_file_removes_it() {
         let mut file = File::create_new(mount.path(workspace).join("temporary")).unwrap();
         assert!(
             File::create_new(mount.path(workspace).join("temporary")).is_err(),
-            "the name is taken at once"
+            "the new name has to be visible at once"
         );
         let second_create = dir.run(["write", "--create-only", &format!("/{workspace}/temporary"), "x"]);
-        assert!(!second_create.status.success(), "{workspace}: for everyone");
+        assert!(!second_create.status.success(), "{workspace}: a second create of the same name has to fail");
         file.write_all(b"renamed before it is closed").unwrap();
         fs::rename(mount.path(workspace).join("temporary"), mount.path(workspace).join("kept")).unwrap();
         drop(file);

@@ -51,7 +51,7 @@ fn a_killed_process_leaves_no_mount() {
         let _ = file.read_to_end(&mut text);
         assert!(fs::metadata(mount.path("v/none")).is_err());
         assert!(start.elapsed() < Duration::from_secs(60));
-        assert!(eventually(|| !is_mounted(&mount.mount_point)), "its keeper clears it away");
+        assert!(eventually(|| !is_mounted(&mount.mount_point)), "the watchdog did not unmount the directory");
     }
     let mount = dir.mount();
     assert_eq!(fs::read_to_string(mount.path("v/f")).unwrap(), "x");
@@ -89,7 +89,7 @@ fn watchdog_of(parent: u32) -> rustix::process::Pid {
             return rustix::process::Pid::from_raw(number).unwrap();
         }
     }
-    panic!("the mount has no keeper");
+    panic!("the mount has no watchdog");
 }
 
 #[test]
@@ -141,7 +141,10 @@ fn other_users_see_a_mount_only_if_they_are_allowed_to() {
     drop(private);
     let shared = dir.mount_at("mnt", &["--allow-other"]);
     assert!(as_other(&shared, "cat $AT/v/f"));
-    assert!(!as_other(&shared, "echo y > $AT/v/f"), "its permission bits hold");
+    assert!(
+        !as_other(&shared, "echo y > $AT/v/f"),
+        "another user must not write to a file with these permission bits"
+    );
     drop(shared);
     let owned_by_other = dir.mount_at("mnt", &["--allow-other", "--uid", "65534", "--gid", "65534"]);
     assert!(as_other(&owned_by_other, "echo y > $AT/v/f && test -O $AT/v/f"));

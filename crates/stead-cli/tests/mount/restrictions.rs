@@ -138,7 +138,7 @@ fn quotas_are_reported_and_enforced() {
     assert!(stderr.contains("quota"), "{stderr}");
     stderr_of_failure(&mount, "for n in $(seq 12); do echo > small/f$n; done");
     let blocks = mount.sh("v", "stat -f -c %b .").trim().parse::<u64>().unwrap();
-    assert!(blocks > 1000, "what is not limited has the room of the disk");
+    assert!(blocks > 1000, "a Workspace without a quota has to report the free space of the disk");
 }
 
 /// Writes until a write fails. Returns how many bytes were accepted, and the error.
@@ -163,7 +163,10 @@ fn a_quota_bounds_a_file_that_is_open() {
         let (one, two) = (mount.path(workspace).join("one"), mount.path(workspace).join("two"));
         let (first, second) = (fs::File::create(&one).unwrap(), fs::File::create(&two).unwrap());
         assert_eq!(fill(&first, 600_000), (600_000, None), "{workspace}");
-        assert!(free() <= ALLOWED - 600_000, "{workspace}: `df` counts what is only written");
+        assert!(
+            free() <= ALLOWED - 600_000,
+            "{workspace}: `df` has to count bytes that are written but not committed"
+        );
         let full = Some(rustix::io::Errno::DQUOT);
         assert_eq!(fill(&second, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
         assert_eq!(fill(&first, 1), (0, full), "{workspace}");

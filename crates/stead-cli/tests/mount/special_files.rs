@@ -125,7 +125,10 @@ fn pipes_and_sockets_last_as_long_as_the_mount() {
         dir.run_with_input(["write", &format!("/{workspace}/left")], "a file\n");
         let is_file_shown =
             || fs::symlink_metadata(directory.join("left")).is_ok_and(|metadata| metadata.is_file());
-        assert!(super::common::eventually(is_file_shown), "{workspace}: what a Store holds goes before");
+        assert!(
+            super::common::eventually(is_file_shown),
+            "{workspace}: a file of the Store has to hide a pipe of the same name"
+        );
         dir.stead(["rm", &format!("/{workspace}/left")]);
     }
     for (script, expected) in [

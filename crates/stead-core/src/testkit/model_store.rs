@@ -105,7 +105,7 @@ impl Store for ModelStore {
         let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
         let mut remaining = names.iter().filter(|(name, _)| is_after(name));
         let entry = |(name, &id): (&Vec<u8>, &_)| {
-            let name = Name::new(&**name).expect("only names are kept");
+            let name = Name::new(&**name).expect("the tree contains only valid names");
             Entry { name, attr: tree.attr(id) }
         };
         let entries = remaining.by_ref().take(page.limit).map(entry).collect();
@@ -348,5 +348,5 @@ fn check_memory_size(size: u64) -> StoreResult<usize> {
     if size > MAX_SIZE {
         return Err(StoreError::TooLarge { size, limit: MAX_SIZE });
     }
-    Ok(usize::try_from(size).expect("a gigabyte can be counted"))
+    Ok(usize::try_from(size).expect("the size of a model file fits into usize"))
 }

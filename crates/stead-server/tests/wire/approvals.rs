@@ -111,7 +111,10 @@ fn a_refusal_that_a_newer_client_reports_is_final() {
     let refused = client.request("tools/call", call_with_answer("decline"));
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     let response = client.request("tools/call", call_with_answer("accept"));
-    assert_eq!(response["result"]["resultType"], "input_required", "a no can't be made a yes: {response}");
+    assert_eq!(
+        response["result"]["resultType"], "input_required",
+        "a refusal must not be turned into an approval: {response}"
+    );
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
 }
 

@@ -99,7 +99,10 @@ fn cancel_at_every_check(prepare: impl Fn(&Fixture), call: impl Fn(&Vfs) -> Resu
                 return checks;
             }
             Err(Error::Stopped(StopReason::Cancelled)) => {
-                assert!(fixture.trees() == before, "something has changed at {checks}");
+                assert!(
+                    fixture.trees() == before,
+                    "something has changed after a cancellation at check {checks}"
+                );
             }
             Err(error) => panic!("at {checks}: {error}"),
         }

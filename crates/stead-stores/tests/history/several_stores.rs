@@ -90,7 +90,7 @@ fn an_operation_that_comes_into_conflict_during_its_undo_does_not_count_as_undon
 
     let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
     let second_undo = a.undo(target, UndoOptions::default()).unwrap();
-    assert_eq!(second_undo.conflicts.len(), 1, "it can still be undone: {second_undo:?}");
+    assert_eq!(second_undo.conflicts.len(), 1, "the rest has to be still undoable: {second_undo:?}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_operation_whose_directory_gets_an_entry_during_its_undo_does_not_count_as_
     assert!(a.exists("/two/d/theirs").unwrap());
     let target = UndoTarget::Operation(undone.incomplete[0].operation.id);
     let second_undo = a.undo(target, UndoOptions::default()).unwrap();
-    assert_eq!(second_undo.conflicts.len(), 1, "it can still be undone: {second_undo:?}");
+    assert_eq!(second_undo.conflicts.len(), 1, "the rest has to be still undoable: {second_undo:?}");
 }
 
 #[test]

@@ -57,9 +57,9 @@ fn files(root: &Path) -> Files {
 
 /// The process that is killed.
 #[test]
-#[ignore = "the other end of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it"]
 fn the_process_that_is_killed() {
-    let task = std::env::var(TASK).expect("started by one of the tests here");
+    let task = std::env::var(TASK).expect("one of the tests starts this process");
     let mut parts = task.splitn(5, ',');
     let mut next_part = || parts.next().unwrap();
     let (operation, retains_content, durability) =
@@ -148,13 +148,21 @@ impl RoundState<'_> {
             return self.check_reported(&current, &problems, temp);
         }
         assert!(problems.is_empty(), "verify: {problems:?}");
-        assert!(current == absent || current == complete, "neither whole nor absent: {}", describe(&current));
+        assert!(
+            current == absent || current == complete,
+            "the change is neither complete nor absent: {}",
+            describe(&current)
+        );
         if matches!(self.killed, Killed::AtTheEnd(_)) {
-            assert!(current == complete, "acknowledged and lost: {}", describe(&current));
+            assert!(current == complete, "the change was acknowledged, but is lost: {}", describe(&current));
         }
         let store_state =
             std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
-        assert_eq!(std::fs::read_dir(store_state.join("staging")).unwrap().count(), 2, "rooms that are left");
+        assert_eq!(
+            std::fs::read_dir(store_state.join("staging")).unwrap().count(),
+            2,
+            "the number of staging directories"
+        );
         self.check_history(reopened, &root, settings, current == complete, absent == complete);
         // The process that was there all the time can still make changes.
         vfs_for(survivor, "lives").write("/w/afterwards", "fine").unwrap();
@@ -167,7 +175,7 @@ impl RoundState<'_> {
         let count = found.get(name).map_or(0, |content| {
             content.windows(FOLLOW_UP_LINE.len()).filter(|window| *window == FOLLOW_UP_LINE).count()
         });
-        assert_eq!(count, 1, "the host's line in `{name}`: {}", describe(found));
+        assert_eq!(count, 1, "how often the host's line is in `{name}`: {}", describe(found));
         let names_it = |problem: &String| ["`log`", "`target`"].iter().any(|name| problem.starts_with(name));
         assert!(problems.iter().all(names_it), "{problems:?}");
         let state = temp.join("state");
@@ -193,20 +201,28 @@ impl RoundState<'_> {
         let dead_revisions = revision_count("dies");
         assert!(
             is_no_change || dead_revisions == usize::from(is_complete),
-            "{dead_revisions} deeds of the dead process"
+            "the killed process has {dead_revisions} revisions"
         );
         let survivor_revisions = usize::from(self.acknowledged && !self.follow_up.is_by_the_host());
-        assert_eq!(revision_count("lives"), survivor_revisions, "deeds of the living process");
+        assert_eq!(revision_count("lives"), survivor_revisions, "the revisions of the surviving process");
         if survivor_revisions == 1 {
             let current = files(root);
             let undone = vfs_for(store, "lives").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
             if !undone.done && !settings.retains_content {
                 return assert_refused(&undone, &current, root);
             }
-            assert!(undone.done, "what lives can't be undone: {:?}", undone.conflicts);
+            assert!(
+                undone.done,
+                "the change of the surviving process can't be undone: {:?}",
+                undone.conflicts
+            );
             let expected =
                 if dead_revisions == 1 { self.operation.model(self.before) } else { self.before.clone() };
-            assert_eq!(describe(&files(root)), describe(&expected), "after the living one's undo");
+            assert_eq!(
+                describe(&files(root)),
+                describe(&expected),
+                "the files after undoing the change of the surviving process"
+            );
         }
         let unchanged = files(root);
         let undone = vfs_for(store, "dies").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
@@ -218,13 +234,13 @@ impl RoundState<'_> {
                     content.windows(FOLLOW_UP_LINE.len()).filter(|line| *line == FOLLOW_UP_LINE).count()
                 })
                 .sum();
-            assert_eq!(lines, 1, "the host's lines after an undo: {}", describe(&current));
+            assert_eq!(lines, 1, "how often the host's line is there after an undo: {}", describe(&current));
             return;
         }
         if !undone.done && !settings.retains_content {
             return assert_refused(&undone, &unchanged, root);
         }
-        assert!(undone.done, "what stayed can't be undone: {:?}", undone.conflicts);
+        assert!(undone.done, "the change of the killed process can't be undone: {:?}", undone.conflicts);
         let expected = if dead_revisions == 1 && self.operation != KilledOperation::Undo {
             self.before.clone()
         } else if dead_revisions == 1 {
@@ -233,7 +249,11 @@ impl RoundState<'_> {
         } else {
             KilledOperation::Undo.model(self.before)
         };
-        assert_eq!(describe(&current), describe(&expected), "after the dead one's undo");
+        assert_eq!(
+            describe(&current),
+            describe(&expected),
+            "the files after undoing the change of the killed process"
+        );
     }
 }
 
@@ -241,7 +261,7 @@ impl RoundState<'_> {
 fn assert_refused(undone: &RevertResult, before: &Files, root: &Path) {
     let is_not_retained = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
     assert!(undone.conflicts.iter().any(is_not_retained), "{:?}", undone.conflicts);
-    assert_eq!(describe(&files(root)), describe(before), "after an undo that was refused");
+    assert_eq!(describe(&files(root)), describe(before), "the files after an undo that was refused");
 }
 
 fn describe(files: &Files) -> String {
@@ -276,7 +296,7 @@ fn kill_at_every_call(operation: KilledOperation, settings: StoreSettings) {
         killed
     };
     let Killed::AtTheEnd(points) = run_round(FollowUp::Append, usize::MAX) else {
-        unreachable!("never so many calls")
+        unreachable!("no process makes so many calls")
     };
     // Alternates what is done afterwards from call to call. With full durability, only every second call.
     let step = if settings.durability == Durability::Full { 2 } else { 1 };

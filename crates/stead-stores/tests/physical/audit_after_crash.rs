@@ -100,7 +100,9 @@ fn die_before_every_action(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
                     (&ok.at, &ok.paths, &ok.agent, &ok.thread, &ok.stead, &ok.scope)
                 );
             }
-            _ => panic!("{name}, death {death_index}: made: {is_changed}, on record: {outcomes:?}"),
+            _ => {
+                panic!("{name}, crash {death_index}: changed: {is_changed}, recorded outcomes: {outcomes:?}")
+            }
         }
         if !died {
             return rolled_back;
@@ -122,7 +124,7 @@ fn a_change_that_recovery_finds_not_made_is_not_ok_in_the_audit() {
     for (name, steps) in cases {
         assert!(
             die_before_every_action(name, steps) > 0,
-            "{name}: no death came between the record and the change"
+            "{name}: no crash happened between the record and the change"
         );
     }
 }

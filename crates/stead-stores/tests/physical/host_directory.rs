@@ -28,7 +28,7 @@ both_ways! {
 fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
     match result {
         Err(StoreError::Link(hit)) => hit,
-        other => panic!("no symlink was met: {other:?}"),
+        other => panic!("no symlink was reported: {other:?}"),
     }
 }
 
@@ -57,7 +57,7 @@ fn a_symlink_is_reported_wherever_it_is_in_the_path(confinement: Confinement) {
     assert_eq!(
         (hit.depth, &*hit.target),
         (2, &b"b"[..]),
-        "one that stays inside is the door's to follow as well"
+        "a symlink that stays inside has to be reported, too: the Vfs follows it"
     );
     let several = change(vec![write_step("ok", "x"), write_step("a/l/x", "x")]);
     assert_eq!(link_hit(bench.store.apply(several)).step, 1);
@@ -145,7 +145,7 @@ fn every_write_gives_another_tag_and_stat_agrees() {
     for round in 0..200 {
         let attr = write(&bench.store, "file", if round % 2 == 0 { "A" } else { "B" });
         assert_eq!(bench.store.stat(&at("file")).unwrap(), attr);
-        assert!(tags.insert(attr.tag), "round {round} has a tag that was there before");
+        assert!(tags.insert(attr.tag), "round {round} has the tag of an earlier round");
     }
     let expect = Precondition::Tag(bench.store.stat(&at("file")).unwrap().tag);
     for round in 0..50 {
@@ -156,7 +156,7 @@ fn every_write_gives_another_tag_and_stat_agrees() {
             apply(&bench.store, Step::Write { at: at("file"), content, options: PutOptions::default() })
                 .unwrap()
                 .attr;
-        assert!(tags.insert(attr.unwrap().tag), "patch {round} has a tag that was there before");
+        assert!(tags.insert(attr.unwrap().tag), "patch {round} has the tag of an earlier content");
     }
     let options = PutOptions { expect, ..PutOptions::default() };
     let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), options };

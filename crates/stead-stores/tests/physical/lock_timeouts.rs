@@ -106,6 +106,6 @@ fn threads_that_wait_for_one_name_wait_at_the_same_time() {
         }
     });
     let waited = start.elapsed();
-    assert!(waited < TIMEOUT * 6, "one after the other they would take twice as long: {waited:?}");
+    assert!(waited < TIMEOUT * 6, "the threads waited one after the other: {waited:?}");
     assert_eq!(read(&bench.store, "file"), "old");
 }

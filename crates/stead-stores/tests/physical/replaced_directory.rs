@@ -79,7 +79,7 @@ fn a_directory_replaced_with_a_copy_keeps_its_history_and_undo_leaves_the_copy_a
     assert_eq!(
         store.prune(Timestamp::from_secs(1)).unwrap().kept / 4_096,
         4,
-        "what all of them have displaced"
+        "the content that all directories displaced"
     );
     assert_eq!(store.prune(Timestamp(i64::MAX)).unwrap().kept, 0);
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);

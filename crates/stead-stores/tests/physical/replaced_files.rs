@@ -73,7 +73,7 @@ fn the_name_exists_all_the_time_while_a_move_over_a_file_is_rolled_back() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!((read(&bench.store, "target"), read(&bench.store, "source")), ("old".into(), "new".into()));
-    assert_eq!(missing.into_inner(), 0, "in {ROUNDS} rounds");
+    assert_eq!(missing.into_inner(), 0, "how often the name was missing in {ROUNDS} rounds");
     assert_eq!(staging_counts(bench.temp.path()), (1, 0));
 }
 
@@ -109,7 +109,7 @@ fn a_node_is_itself_or_not_found_while_the_host_swaps_its_name() {
         };
         let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
         done.store(true, Ordering::Relaxed);
-        assert!(checked.is_ok(), "a node was another file");
+        assert!(checked.is_ok(), "a node id led to another file");
     });
     assert!(found.into_inner() > 0, "the file was never found");
 }

@@ -133,7 +133,7 @@ fn a_snapshot_contains_what_any_program_has_written() {
     assert_eq!(
         tree_without_special_files(&*site.store.as_of(first.revision).unwrap()),
         before,
-        "the first holds what it held"
+        "the first snapshot must not change"
     );
 
     let restored = site.restore(first.revision, &[]);
@@ -157,8 +157,8 @@ fn a_snapshot_copies_only_what_has_changed_since_the_last_one() {
     }
     let first = site.snapshot();
     let contents = site.database.verify(&mut |_| ()).unwrap().contents;
-    assert_eq!(contents, 50, "what is the same is stored once");
-    assert_eq!(site.snapshot().revision, first.revision, "nothing was written");
+    assert_eq!(contents, 50, "equal content has to be stored once");
+    assert_eq!(site.snapshot().revision, first.revision, "without a change there is no new revision");
     // A different change time and inode: the file is read, and its content is still the same.
     let modified = std::fs::metadata(site.host_path("1/1")).unwrap().modified().unwrap();
     std::fs::copy(site.host_path("1/1"), site.host_path("aside")).unwrap();
@@ -219,13 +219,17 @@ fn only_the_size_of_a_file_that_is_too_large_is_captured_and_errors_say_so() {
     let grep = Grep::new(&GrepQuery::new("e"), None, PathGlobs::none()).unwrap();
     store_then.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
     let unreadable = grep.unreadable.take();
-    let [(path, error)] = &unreadable[..] else { panic!("one file: {unreadable:?}") };
+    let [(path, error)] = &unreadable[..] else { panic!("expected one unreadable file: {unreadable:?}") };
     assert_eq!(path.as_bytes(), b"large");
     assert!(matches!(error, StoreError::Expired(reason) if reason.contains("keep.file_bytes")), "{error}");
     site.assert_verified();
 
     site.put("small", "other");
-    assert_eq!(site.restore(first.revision, &[]).changes.len(), 1, "what has not changed is in nobody's way");
+    assert_eq!(
+        site.restore(first.revision, &[]).changes.len(),
+        1,
+        "an unchanged file must not block the restore"
+    );
     site.put("large", "another thing of ten bytes");
     site.put("small", "other");
     let refused = site.restore(first.revision, &[]);
@@ -318,12 +322,12 @@ fn gc_removes_captures_that_no_snapshot_needs() {
     site.put("dir/a", "second");
     site.put("dir/c", "third");
     let second = site.snapshot();
-    assert_eq!(collect(2), 4, "both snapshots are there");
+    assert_eq!(collect(2), 4, "both snapshots still exist");
     assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     site.database.forget_snapshot("tester", second.id).unwrap();
     // A newer change: otherwise the version would be the newest one, and stay readable.
     write(&*site.store, "later", "x");
-    assert_eq!(collect(2), 2, "what only the second one held is gone");
+    assert_eq!(collect(2), 2, "gc has to remove the captures of the second snapshot");
     assert!(matches!(site.store.as_of(second.revision), Err(StoreError::Unsupported(_))));
     assert_eq!(tree_without_special_files(&*site.store.as_of(first.revision).unwrap()), before);
     // The next snapshot is complete again.
@@ -385,7 +389,11 @@ fn a_file_with_several_names_is_restored_name_by_name() {
     let snapshot = site.snapshot();
     let before = tree_without_special_files(&*site.store);
     std::fs::remove_file(site.host_path("b")).unwrap();
-    assert_eq!(site.restore(snapshot.revision, &[]).changes.len(), 1, "the others hold what they held");
+    assert_eq!(
+        site.restore(snapshot.revision, &[]).changes.len(),
+        1,
+        "only the removed name has to be restored"
+    );
     assert_eq!(tree_without_special_files(&*site.store), before);
     site.put("a", "both of them");
     assert_eq!(read(&*site.store, "c"), "both of them");

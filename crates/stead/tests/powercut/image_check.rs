@@ -42,7 +42,7 @@ pub(crate) fn check_image(
         .map(|before| check_files(plan, before, steps, acknowledged_steps.len(), &found))
         .collect();
     if results.iter().all(Result::is_err) {
-        return results.into_iter().next().expect("there is a state before");
+        return results.into_iter().next().expect("the plan has a first state");
     }
     for (name, verified) in stores.verify(&mut |_, _| ()).map_err(|error| format!("verifying: {error}"))? {
         if !verified.problems.is_empty() {
@@ -55,7 +55,7 @@ pub(crate) fn check_image(
     let expected_tokens = acknowledged_steps.iter().filter(|step| matches!(step, Step::Token)).count();
     let found_tokens = Tokens::of(&config).list().map_err(|error| format!("the tokens: {error}"))?.len();
     if found_tokens < expected_tokens {
-        return Err(format!("{found_tokens} of {expected_tokens} tokens are left"));
+        return Err(format!("{found_tokens} of {expected_tokens} tokens are there"));
     }
     for step in acknowledged_steps {
         if let Step::Backup(name) = step {
@@ -108,7 +108,7 @@ fn check_audit_files(plan: Plan, has_begun: bool, has_ended: bool, image: &Image
     let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
     let content = |path: &str| image.entries.get(path).map(|entry| text(&entry.content));
     if has_begun && content(".stead/audit/key").is_none_or(|key| key.trim_end().len() != 64) {
-        return Err("the key of the audit is gone".into());
+        return Err("the key of the audit is missing".into());
     }
     for (path, entry) in &image.entries {
         if path.starts_with(".stead/audit/running/")
@@ -126,7 +126,7 @@ fn check_audit_files(plan: Plan, has_begun: bool, has_ended: bool, image: &Image
         _ => usize::from(has_ended),
     };
     if heads < expected {
-        return Err(format!("{heads} of {expected} signed heads of the audit are left"));
+        return Err(format!("{heads} of {expected} signed heads of the audit are there"));
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ fn check_audit_files(plan: Plan, has_begun: bool, has_ended: bool, image: &Image
 fn check_audit(stores: &mut Stores, acknowledged_steps: &[Step]) -> Result<(), String> {
     let audit_error = |error: &dyn std::fmt::Display| format!("the audit: {error}");
     let Some(audit) = stores.audit_access().map_err(|error| audit_error(&error))? else {
-        return if acknowledged_steps.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };
+        return if acknowledged_steps.is_empty() { Ok(()) } else { Err("the audit is missing".into()) };
     };
     let verified =
         audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| audit_error(&error))?;
@@ -150,7 +150,7 @@ fn check_audit(stores: &mut Stores, acknowledged_steps: &[Step]) -> Result<(), S
     audit.each(&AuditQuery::default(), count).map_err(|error| audit_error(&error))?;
     if records < expected {
         return Err(format!(
-            "the audit: {records} records of changes are left, and {expected} were answered"
+            "the audit has {records} records of changes, but {expected} changes were acknowledged"
         ));
     }
     Ok(())
@@ -158,7 +158,7 @@ fn check_audit(stores: &mut Stores, acknowledged_steps: &[Step]) -> Result<(), S
 
 fn check_backup(file: &Path) -> Result<(), String> {
     if !file.exists() {
-        return Err("it is gone".into());
+        return Err("the backup is missing".into());
     }
     let verify = || {
         let database = Database::open(file, DatabaseOptions::default())?;

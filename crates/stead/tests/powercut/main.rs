@@ -29,7 +29,7 @@ fn is_long_run() -> bool {
 }
 
 #[test]
-#[ignore = "the recorded program of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it and record it"]
 fn the_recorded_program() {
     let mut reporter = Reporter::new();
     let config = image_check::config(&reporter.top);

@@ -17,7 +17,7 @@ const SAMPLE: usize = 10;
 enum Evidence {
     By(Plan),
     /// No test does. The text says why it is needed all the same.
-    #[allow(dead_code, reason = "for people who read this")]
+    #[allow(dead_code, reason = "documentation")]
     Not(&'static str),
 }
 

@@ -141,7 +141,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// To be called in a program that is recorded.
     pub(crate) fn new() -> Self {
-        let report_file = std::env::var_os(REPORT_FILE).expect("started by one of the tests here");
+        let report_file = std::env::var_os(REPORT_FILE).expect("one of the tests starts this process");
         let file = OpenOptions::new().append(true).open(report_file).unwrap();
         Reporter { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
     }

@@ -92,7 +92,7 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
     let not_recorded_once: Vec<_> = answered.iter().filter(|(_, times)| **times != 1).collect();
     assert!(
         not_recorded_once.is_empty(),
-        "{} of {} are not there once: {:?}",
+        "{} of {} answered calls don't have exactly one record: {:?}",
         not_recorded_once.len(),
         answered.len(),
         not_recorded_once[0]

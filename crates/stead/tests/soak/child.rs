@@ -79,9 +79,9 @@ pub(crate) fn lines_of(output: BufReader<ChildStdout>) -> impl Iterator<Item = S
 }
 
 #[test]
-#[ignore = "the other end of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it"]
 fn the_child_process() {
-    let task = Task::from_environment().expect("started by one of the tests here");
+    let task = Task::from_environment().expect("one of the tests starts this process");
     match &*task.name {
         "audit" => audit::child(&task),
         "crash" => crash::child(&task),

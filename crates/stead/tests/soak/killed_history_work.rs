@@ -158,14 +158,14 @@ fn interrupt_repeatedly(kind: Kind, interrupted: Interrupted) {
         assert_verified(&*store);
         let tree_now = snapshot_of(&*store);
         let (after, effect) = match interrupted {
-            Interrupted::Undo | Interrupted::Restore => (&first, "taken back"),
+            Interrupted::Undo | Interrupted::Restore => (&first, "undone"),
             Interrupted::Gc | Interrupted::Backup | Interrupted::Snapshot => (&before, "unchanged"),
             Interrupted::RestoreBackup if kind == Kind::Virtual => (&backed_up, "restored"),
             Interrupted::RestoreBackup => (&before, "untouched: the directory is not in the database"),
         };
         assert!(
             tree_now == before || tree_now == *after,
-            "{interrupted:?} of round {round}: neither whole nor not at all"
+            "{interrupted:?} of round {round}: neither complete nor absent"
         );
         if done {
             assert_eq!(tree_now, *after, "{interrupted:?} of round {round} was acknowledged: {effect}");
@@ -176,7 +176,7 @@ fn interrupt_repeatedly(kind: Kind, interrupted: Interrupted) {
             // The snapshot from before still has the old tree, and one that was made by the child, or is made now, has
             // the current tree.
             let snapshots = database.snapshots("worker").unwrap();
-            assert!(!done || snapshots.len() == 2, "an acknowledged snapshot is there");
+            assert!(!done || snapshots.len() == 2, "an acknowledged snapshot is missing");
             let revisions = snapshots
                 .iter()
                 .rev()
@@ -203,7 +203,7 @@ fn interrupt_repeatedly(kind: Kind, interrupted: Interrupted) {
         "{interrupted:?} on a {} Store, killed {rounds} times: {completed} done, {cut_short} cut short",
         kind.name()
     );
-    assert!(cut_short > 0, "no kill came in time");
+    assert!(cut_short > 0, "no kill interrupted anything");
 }
 
 #[test]

@@ -36,9 +36,12 @@ fn create_awkward_tree(root: &Path) {
 
 /// The kind of a failure. Fails if its message shows a path of the host or a control character.
 fn error_kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
-    let error: Error = result.err().expect("this can't succeed");
+    let error: Error = result.err().expect("the call has to fail");
     let message = error.to_string();
-    assert!(!message.contains("root") && !message.contains("tmp"), "a path of the host: {message}");
+    assert!(
+        !message.contains("root") && !message.contains("tmp"),
+        "the message contains a host path: {message}"
+    );
     assert!(!message.chars().any(char::is_control), "{message:?}");
     error.kind()
 }

@@ -99,7 +99,7 @@ fn share_among_processes(kind: Kind) {
             let longest = waits.entry(call.to_owned()).or_default();
             *longest = millis.parse::<u64>().unwrap().max(*longest);
         }
-        assert!(child.wait().unwrap().success(), "a process of the crowd failed");
+        assert!(child.wait().unwrap().success(), "one of the processes failed");
     }
     let elapsed = start.elapsed();
 
@@ -116,7 +116,7 @@ fn share_among_processes(kind: Kind) {
         );
         for round in 0..rounds() {
             let logged_line = format!("p{process}t{thread} {round} {}", "x".repeat(80));
-            assert!(logged.contains(&*logged_line), "torn or lost: {logged_line}");
+            assert!(logged.contains(&*logged_line), "the line is torn or lost: {logged_line}");
             if round % 2 == 0 {
                 expected.insert(format!("p{process}t{thread}-{round}"));
             }

@@ -150,7 +150,7 @@ fn nothing_is_read_or_written_outside_while_a_directory_is_swapped_for_a_symlink
                                 let leaked = output.contains(SECRET)
                                     || output.contains(ONLY_OUTSIDE)
                                     || output.contains("17 bytes");
-                                assert!(!leaked, "`{name}` looked outside: {output}");
+                                assert!(!leaked, "`{name}` read something outside: {output}");
                             }
                             Err(error) => {
                                 failed.fetch_add(1, Ordering::Relaxed);
@@ -167,11 +167,11 @@ fn nothing_is_read_or_written_outside_while_a_directory_is_swapped_for_a_symlink
             .collect();
         let results: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
         done.store(true, Ordering::Relaxed);
-        assert!(results.iter().all(Result::is_ok), "a caller saw what it must not");
+        assert!(results.iter().all(Result::is_ok), "a caller read something outside");
     });
-    assert_eq!(snapshot_of_outside(&outside), before, "something landed outside");
+    assert_eq!(snapshot_of_outside(&outside), before, "a call wrote something outside the Store");
     let (swaps, failed) = (swaps.into_inner(), failed.into_inner());
-    assert!(swaps > call_limit / 100, "the race was not run: {swaps} swaps");
+    assert!(swaps > call_limit / 100, "too few swaps: {swaps}");
     assert!(
         failed > call_limit / 100 && failed < call_limit,
         "only one side of the race was seen: {failed} of {call_limit} refused"

@@ -20,7 +20,10 @@ fn an_earlier_version_of_a_write_only_file_can_be_read_by_no_path() {
         let path = format!("{path}/{NAME}");
         let answer_text = answer(&home.stead, "read_version", json!({ "path": path, "version": version }));
         assert!(!answer_text.contains(SECRET), "{answer_text}");
-        assert!(answer_text.contains("WRITE_ONLY"), "it is judged as in the present: {answer_text}");
+        assert!(
+            answer_text.contains("WRITE_ONLY"),
+            "the current scope has to apply to earlier versions: {answer_text}"
+        );
     }
     let read =
         answer(&home.stead, "read_version", json!({ "path": "/home/self/open.txt", "version": version }));
@@ -38,7 +41,7 @@ fn reads_of_an_earlier_version_stop_at_a_nested_workspace() {
     assert_reveals_nothing(&format!("{:?}", vfs.glob("**", "/home", 100).unwrap()));
     let listed = vfs.list("/home", &ListPage::all()).unwrap();
     let entry = listed.entries.iter().find(|entry| entry.name.to_string() == "wo").unwrap();
-    assert_eq!(entry.workspace, Some(AccessScope::WriteOnly), "it is shown as in the present");
+    assert_eq!(entry.workspace, Some(AccessScope::WriteOnly), "the current scope has to be shown");
     for refused in [
         vfs.list("/home/wo", &ListPage::all()).map(drop),
         vfs.stat(format!("/home/wo/{NAME}")).map(drop),

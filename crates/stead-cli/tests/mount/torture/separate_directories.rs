@@ -53,9 +53,9 @@ impl Alone {
                 3 | 4 => self.rename(&first, &second),
                 _ => self.remove(&first),
             };
-            result.unwrap_or_else(|error| panic!("act {step} on {first} and {second}: {error}"));
+            result.unwrap_or_else(|error| panic!("operation {step} on {first} and {second}: {error}"));
             self.compare(&first).and_then(|()| self.compare(&second)).unwrap_or_else(|error| {
-                panic!("after act {step} on {first} and {second}: {error}");
+                panic!("after operation {step} on {first} and {second}: {error}");
             });
         }
     }
@@ -78,7 +78,7 @@ impl Alone {
 
     /// Sets the mode through an open file, as a program does that has just created it.
     fn chmod(&mut self, name: &str) -> Result<()> {
-        let mode = *self.random.choice(&[0o600, 0o640, 0o755]).expect("there are some");
+        let mode = *self.random.choice(&[0o600, 0o640, 0o755]).expect("the list isn't empty");
         let Some((known_mode, _)) = self.files.get_mut(name) else { return Ok(()) };
         *known_mode = mode;
         OpenOptions::new().write(true).open(self.path(name))?.set_permissions(Permissions::from_mode(mode))
@@ -97,7 +97,7 @@ impl Alone {
     fn compare(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let Some((mode, content)) = self.files.get(name) else {
-            assert!(!path.exists(), "{name} should not be there");
+            assert!(!path.exists(), "{name} should not exist");
             return Ok(());
         };
         let mut read = Vec::new();

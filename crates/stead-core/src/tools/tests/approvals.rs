@@ -190,7 +190,7 @@ fn a_call_that_needed_approval_has_one_audit_record() {
         audit_log.take().into_iter().filter_map(summary).collect::<Vec<_>>()
     };
     let approval = ask(&tools, "write_file", &write, ApprovalAnswer::NotAsked).unwrap_err().approve();
-    assert_eq!(records(), Vec::<String>::new(), "nothing has come of it yet");
+    assert_eq!(records(), Vec::<String>::new(), "a call that waits for approval must not be recorded");
     ask(&tools, "write_file", &write, approval).unwrap();
     let path = VfsPath::parse("/prod/x").unwrap();
     assert_eq!(records(), [format!("write_file ok {:?}", [&path])]);

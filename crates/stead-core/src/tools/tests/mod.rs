@@ -47,7 +47,7 @@ fn toolbox_with_all_scopes() -> Toolbox {
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} isn't an object"),
     }
 }
 

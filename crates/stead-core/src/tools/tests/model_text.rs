@@ -273,7 +273,7 @@ fn the_errors_of_many_files_count_against_the_size_of_the_reply() {
     assert!(reply_text.chars().count() <= 20_000, "{}", reply_text.chars().count());
     let files = facts["files"].as_array().unwrap();
     assert_eq!((files.len(), &files[98]["code"]), (100, &json!("not_found")));
-    assert!(reply_text.contains("the last file"), "the last file still has room");
+    assert!(reply_text.contains("the last file"), "the last file has to fit into the reply");
 }
 
 #[test]

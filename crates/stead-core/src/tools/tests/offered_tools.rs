@@ -56,7 +56,7 @@ fn read_only_workspaces_offer_no_changing_tool_and_write_only_ones_no_reading_to
     let read_only_tools = ["list_versions", "read_version", "snapshot"];
     assert!(
         read_only_tools.iter().all(|name| names_with_history(ReadOnly).contains(name)),
-        "a snapshot changes no file"
+        "a snapshot changes no file, so it is offered"
     );
     assert!(
         !names_with_history(ReadOnly).contains(&"undo") && !names_with_history(ReadOnly).contains(&"restore")
@@ -74,7 +74,11 @@ fn a_tool_choice_narrows_and_only_it_enables_history() {
         "write_file",
         "list_versions",
     ]));
-    assert_eq!(names(&tools), ["list_versions", "read_file"], "a choice can't give what the scopes don't");
+    assert_eq!(
+        names(&tools),
+        ["list_versions", "read_file"],
+        "the choice of tools must not offer more than the scopes allow"
+    );
     let history = ["list_versions", "read_version", "restore", "snapshot", "undo"];
     assert!(names(&toolbox_with_scopes(&[ReadWrite])).iter().all(|name| !history.contains(name)));
     let tools =

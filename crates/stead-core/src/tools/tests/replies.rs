@@ -107,7 +107,10 @@ fn a_line_too_long_for_one_call_continues_at_a_byte_offset() {
     let tools = toolbox_with_all_scopes();
     tools.vfs().write("/rw/line", "x".repeat(300 << 10)).unwrap();
     let file = call(&tools, "read_many", json!({ "paths": ["/rw/line"] })).facts["files"][0].clone();
-    assert!(file.get("next_offset").is_none(), "by lines it would begin at the same place again: {file}");
+    assert!(
+        file.get("next_offset").is_none(),
+        "an offset in lines would start at the same place again: {file}"
+    );
     let offset = file["next_byte_offset"].as_u64().unwrap();
     let arguments = json!({ "path": "/rw/line", "byte_offset": offset, "byte_limit": 256 << 10 });
     let (text, facts) = call_ok(&tools, "read_file", arguments);
@@ -238,5 +241,10 @@ fn in_a_write_only_workspace_no_reply_reveals_content() {
     }
     let error =
         failure(&tools, "edit_file", json!({ "path": "/wo/a", "old_string": "xyzzy", "new_string": "x" }));
-    assert_eq!(error.kind, ErrorKind::Denied, "nothing records who wrote it: {}", error.message);
+    assert_eq!(
+        error.kind,
+        ErrorKind::Denied,
+        "the Store doesn't record who wrote the file: {}",
+        error.message
+    );
 }
