@@ -1,4 +1,4 @@
-//! What it costs a directory to keep what is overwritten, and to say who did it.
+//! What it costs a Physical Store to retain displaced content and to record who displaced it.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::content::{SMALL, renumber, text};
 use crate::measure::{concurrent, in_turns, timed};
 use crate::table::{Table, Unit};
 
-/// Files that are there to be overwritten.
+/// How many files exist before the measurement, to be overwritten.
 const EXISTING_FILES: usize = 1_000;
 const PAIRS: [(&str, &str); 2] = [("keeping", "not keeping"), ("keeping", "Virtual")];
 const WRITERS: usize = 8;
 
-/// A table for either durability.
+/// Returns one table per durability.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     Ok(vec![
         table("4 KiB files, surviving a power cut", &data.join("full"), Durability::Full, 200, effort)?,
@@ -25,7 +25,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
 fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedContender>> {
     let mut contenders: Vec<NamedContender> = Vec::new();
     let mut add = |label, contender: Box<dyn Contender>| contenders.push(NamedContender { label, contender });
-    add("keeping", Box::new(SteadStore::keeping(&new_directory(data, "keeping")?, durability)?));
+    add("keeping", Box::new(SteadStore::retaining(&new_directory(data, "keeping")?, durability)?));
     add("not keeping", Box::new(SteadStore::on_disk(&new_directory(data, "physical")?, durability)?));
     add("Virtual", Box::new(SteadStore::in_database(&new_directory(data, "virtual")?, durability)?));
     Ok(contenders)

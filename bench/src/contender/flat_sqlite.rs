@@ -1,4 +1,4 @@
-//! One SQLite table of paths and contents: the least that a database can do for files.
+//! One SQLite table of paths and contents: the simplest way to store files in a database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -39,11 +39,11 @@ impl FlatSqlite {
 
     /// Runs something on the connection.
     fn with<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        Ok(run(&self.connection.lock().expect("no thread panics with it"))?)
+        Ok(run(&self.connection.lock().expect("no thread panics while it holds the lock"))?)
     }
 }
 
-/// The first path below a directory, and the first one after all of them.
+/// The range of the paths below a directory: the text before all of them, and the text after all of them.
 fn range(directory: &str) -> (String, String) {
     // `0` is the byte after `/`.
     (format!("{directory}/"), format!("{directory}0"))

@@ -1,4 +1,4 @@
-//! Our own Stores.
+//! Stead's Stores.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use stead_stores::{Database, DatabaseOptions, DisplacedRetention, PhysicalOption
 use super::{Contender, Durability, PIECE, disk};
 use crate::Result;
 
-/// How many files one change of a fill makes.
+/// How many files one change writes while a Store is filled.
 const BATCH: usize = 1_000;
 
-/// A Store, called as the door calls it.
+/// A Store, called in the way that a `Vfs` calls it.
 #[derive(Debug, Clone)]
 pub struct SteadStore {
     store: Arc<dyn Store>,
-    /// Where a Physical Store's files are: filling it is not what is measured.
+    /// The directory of a Physical Store, which is filled directly because filling is not measured.
     root: Option<PathBuf>,
     identity: Arc<Identity>,
 }
@@ -34,13 +34,13 @@ impl SteadStore {
         Ok(SteadStore::new(Arc::new(database.store(["bench"])?), None))
     }
 
-    /// A Physical Store that keeps nothing of what it displaces, on a directory in this one.
+    /// A Physical Store that retains no displaced content, on a directory in this one.
     pub fn on_disk(directory: &Path, durability: Durability) -> Result<Self> {
         SteadStore::physical(directory, durability, None)
     }
 
-    /// A Physical Store that keeps what it displaces.
-    pub fn keeping(directory: &Path, durability: Durability) -> Result<Self> {
+    /// A Physical Store that retains displaced content, on a directory in this one.
+    pub fn retaining(directory: &Path, durability: Durability) -> Result<Self> {
         SteadStore::physical(directory, durability, Some(DisplacedRetention::default()))
     }
 

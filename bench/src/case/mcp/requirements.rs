@@ -1,15 +1,15 @@
-//! What we want of a number, and whether it is so. Less is better in all of them.
+//! The requirements on the measured numbers, and whether they are met. Less is better for all numbers.
 
-/// The most that a number of ours may be.
+/// The highest value that a number of Stead's server may have.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
-    /// This.
+    /// This value.
     AtMost(f64),
-    /// This share of the better peer's.
+    /// This share of the better peer's number.
     OfBetterPeer(f64),
 }
 
-/// What is wanted in one row of the table.
+/// The requirement in one row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirement {
     pub text: &'static str,
@@ -23,7 +23,7 @@ impl Requirement {
         Requirement { text, in_database: bound, on_disk: bound }
     }
 
-    /// What to say about the numbers of both Stores, as far as there are any.
+    /// Whether the numbers of both Stores meet the requirement, as text for the table.
     pub fn verdict(
         &self,
         in_database: Option<f64>,
@@ -47,7 +47,7 @@ impl Requirement {
     }
 }
 
-/// The better of what the peers reach.
+/// The lowest number of the peers.
 pub fn better_peer(peers: &[Option<f64>]) -> Option<f64> {
     peers.iter().flatten().copied().min_by(f64::total_cmp)
 }

@@ -108,7 +108,7 @@ fn a_user_who_may_only_read_the_state_files_can_read_the_stead() {
     allow_reading(host.path());
     let is_superuser = rustix::process::geteuid().is_root();
     if !is_superuser {
-        eprintln!("SKIPPED: only the superuser can be somebody else");
+        eprintln!("SKIPPED: only root can act as another user");
         return;
     }
     std::fs::copy(env!("CARGO_BIN_EXE_stead"), disk.path("stead")).unwrap();

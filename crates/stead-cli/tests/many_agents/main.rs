@@ -137,7 +137,7 @@ fn write(connection: &mut Connection, agent: &Agent, file: u64) {
     panic!("writing a file that was just read failed too often");
 }
 
-/// Checks that the handles of another agent are worth nothing here.
+/// Checks that the handles of another agent are refused.
 fn check_handles_of(other: &Agent, connection: &mut Connection) {
     let result = connection.try_call("undo", json!({ "operation": other.operation }));
     assert_eq!(result["isError"], true, "{result}");

@@ -142,7 +142,7 @@ impl OnMount {
         self.child.wait().unwrap()
     }
 
-    /// Ends the mount in good order. Fails if something of it is left.
+    /// Ends the mount with SIGTERM. Fails if the directory is still mounted afterwards.
     pub(crate) fn end_cleanly(self) {
         let mount_point = self.mount_point.clone();
         assert!(self.end(Signal::TERM).success());

@@ -1,4 +1,4 @@
-//! Mounting and unmounting, in good order and after a crash.
+//! Mounting and unmounting, with a clean end and after a crash.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -125,7 +125,7 @@ fn an_unusable_mount_point_is_refused() {
 #[test]
 fn other_users_see_a_mount_only_if_they_are_allowed_to() {
     if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: only the superuser can be somebody else");
+        eprintln!("SKIPPED: only root can act as another user");
         return;
     }
     let dir = TestDir::new();
@@ -159,7 +159,7 @@ fn let_all_users_in(dir: &TestDir) {
 #[test]
 fn a_user_who_is_not_root_mounts_with_fusermount() {
     if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: only the superuser can be somebody else");
+        eprintln!("SKIPPED: only root can act as another user");
         return;
     }
     let dir = TestDir::new();

@@ -181,7 +181,7 @@ fn a_quota_bounds_a_file_that_is_open() {
             content.len() == ALLOWED - 600_000 && content.bytes().all(|byte| byte == b'x'),
             "{workspace}"
         );
-        // A file without a name uses its room until it is closed, and a killed mount gives everything back.
+        // A file without a name uses its quota until it is closed, and a killed mount gives everything back.
         fs::remove_file(&two).unwrap();
         let nameless = fs::File::create(&two).unwrap();
         fs::remove_file(&two).unwrap();

@@ -1,4 +1,5 @@
-//! What ordinary programs need apart from files and directories.
+//! What ordinary programs need apart from plain files and directories: symlinks to programs of the host, owners, pipes,
+//! sockets, and files without a name.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};

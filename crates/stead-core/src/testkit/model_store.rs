@@ -43,7 +43,7 @@ impl ModelStore {
         ModelStore { state: Mutex::new(state), audit_log: None }
     }
 
-    /// An empty Store that writes down its own changes.
+    /// An empty Store that records its own changes in this audit log.
     pub fn recording(audit_log: Arc<MemoryAuditLog>) -> Self {
         ModelStore { audit_log: Some(audit_log), ..ModelStore::new() }
     }
@@ -202,7 +202,7 @@ impl Store for ModelStore {
         Ok(Applied { revision: None, outcomes: applied.outcomes })
     }
 
-    /// There is no disk to wait for.
+    /// Does nothing: the model has no disk.
     fn sync(&self) -> StoreResult<()> {
         Ok(())
     }
@@ -231,7 +231,7 @@ impl ChangeFeed for ModelStore {
         let state = self.state.lock();
         let cursor = cursor.unwrap_or(state.revision);
         let newer = || state.changes.iter().filter(|change| change.revision > cursor);
-        // A cursor is a version, so a stretch ends only where a version does.
+        // A cursor is a revision, so a page ends only at the end of a revision.
         let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.revision);
         let changes: Vec<_> = newer().filter(|change| change.revision <= end).cloned().collect();
         Ok(Feed { changes, cursor: end, more: end < state.revision })
@@ -263,7 +263,7 @@ fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
     }
 }
 
-/// Judges a change by what lies below each quota root before and after it.
+/// Checks the quotas of a change: compares what is below each quota root before and after it.
 fn check_quotas(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
     for quota in quotas {
         let attrs_below =

@@ -1,4 +1,4 @@
-//! History through the door: log, undo, restore, diff and blame, on all Stores with a history.
+//! History through the `Vfs`: log, undo, restore, diff and blame, on all Stores with a history.
 
 #![allow(clippy::unwrap_used)]
 

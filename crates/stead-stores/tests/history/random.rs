@@ -20,7 +20,7 @@ fn rounds() -> u64 {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 }
 }
 
-/// A random act of an agent, which may fail. Returns its operation if it changed something.
+/// Makes a random change as an agent; it may fail. Returns its operation if it changed something.
 fn random_change(vfs: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId> {
     let name = |random: &mut fastrand::Rng| {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e", "d", "e/f/g"];

@@ -323,17 +323,20 @@ macro_rules! killed_operations {
 
             #[test]
             fn retaining_content() {
-                kill_at_every_call(KilledOperation::$operation, StoreSettings { retains_content: true, durability: Durability::Fast });
+                let settings = StoreSettings { retains_content: true, durability: Durability::Fast };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
 
             #[test]
             fn retaining_content_with_full_durability() {
-                kill_at_every_call(KilledOperation::$operation, StoreSettings { retains_content: true, durability: Durability::Full });
+                let settings = StoreSettings { retains_content: true, durability: Durability::Full };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
 
             #[test]
             fn without_retained_content() {
-                kill_at_every_call(KilledOperation::$operation, StoreSettings { retains_content: false, durability: Durability::Fast });
+                let settings = StoreSettings { retains_content: false, durability: Durability::Fast };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
         })*
 

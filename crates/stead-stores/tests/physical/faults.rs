@@ -1,4 +1,4 @@
-//! Death before any action of any change: when the Store is opened again, the change is complete or absent.
+//! A crash before any action of any change: when the Store is opened again, the change is complete or absent.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn set_up(bench: &Bench) {
     write(store, "big", &"0123456789".repeat(300_000));
 }
 
-/// Dies before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
+/// Crashes before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
 fn die_before_every_action(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
     for retention in [Some(DisplacedRetention::default()), None] {
         die_before_every_action_with(name, retention, &steps);

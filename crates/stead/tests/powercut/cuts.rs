@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::disk::{Fate, Image, Unsynced};
 use crate::recording::Recording;
 
-/// Cuts the power at and before every sync, whenever the program was sure of something, and once per seed in between.
+/// Cuts the power at and before every sync, at every acknowledged step, and once per seed in between.
 /// Returns how many cuts were made, or the first error of `check`.
 pub(crate) fn cut(
     recording: &Recording,

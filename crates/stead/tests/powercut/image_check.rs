@@ -1,4 +1,4 @@
-//! Checks that what a power cut has left is what was acknowledged, and complete.
+//! Checks the disk image that a power cut has left: everything that was acknowledged is there, and complete.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

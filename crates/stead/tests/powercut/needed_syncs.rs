@@ -60,7 +60,7 @@ fn evidence(sync_point: SyncPoint) -> Evidence {
             Not("a database has to be lost first, and a backup restored in its place")
         }
         SyncPoint::NewestRevision | SyncPoint::NewestRevisionName => {
-            Not("a database has to be lost after the power cut: the file only tells that there was one")
+            Not("a database has to be lost after the power cut: the file only shows that there was one")
         }
         SyncPoint::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
         SyncPoint::RevertedFile => Not("a change has to fail after it has written into a file"),

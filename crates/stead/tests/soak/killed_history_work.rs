@@ -1,5 +1,5 @@
-//! Killed during an undo, a restore, a gc, a snapshot, or the making or restoring of a backup: each happens as a whole
-//! or not at all.
+//! A process killed during an undo, a restore, a gc, a snapshot, or the making or restoring of a backup: each happens
+//! completely or not at all.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::test_stores::{Kind, assert_verified, vfs_at, vfs_for};
 
 const FILES: usize = 100_000;
 
-/// Fills a directory with everything that trips file tools.
+/// Fills a directory with everything that file tools often handle wrongly.
 fn create_awkward_tree(root: &Path) {
     let many = root.join("many");
     std::fs::create_dir_all(&many).unwrap();

@@ -34,7 +34,7 @@ fn line(process: u64, thread: u64, count: u64) -> String {
     format!("[p{process}t{thread}={count}]\n")
 }
 
-/// One thread's work. Everything that it does can be told from what other threads do.
+/// One thread's work. Everything that it writes names the thread.
 fn work(vfs: &Vfs, process: u64, thread: u64) -> Waits {
     let mut waits = Waits::new();
     let caller = format!("p{process}t{thread}");

@@ -8,8 +8,8 @@
 //! ```text
 //! actor      who acts: files below a directory, or tools
 //! lines      appends
-//! slots      overwrites, by system calls and through memory
-//! versions   a whole file replaced: renamed over, or cut and written anew
+//! slots      overwrites, by system calls and through memory mappings
+//! versions   a whole file replaced: renamed over, or truncated and written again
 //! ```
 
 mod actor;
