@@ -1,8 +1,8 @@
 //! AgentFS on a mount.
 //!
-//! Its own mount is in no registry. Its library is, and has a trait made for FUSE, call for call: what is here hands
-//! the kernel's requests to that and adds nothing. The kernel may remember all it is told for long, since nobody else
-//! changes anything, and need not tell of a close.
+//! AgentFS's own mount program is in no package registry. Its library is, and has a trait with one method per FUSE
+//! request. This adapter passes the kernel's requests on to that trait and adds nothing. No other program changes the
+//! files, so the kernel may cache everything for a minute, and doesn't have to report a close (`FOPEN_NOFLUSH`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,12 +28,12 @@ const MAX_IO_SIZE: u32 = 1 << 20;
 const O_TRUNC: i32 = 0o1000;
 const THREADS: usize = 8;
 
-/// A mounted AgentFS, as long as this is there.
+/// A mounted AgentFS. Dropping it unmounts it.
 pub struct AgentFsMount {
     _session: BackgroundSession,
 }
 
-/// Mounts a database in a directory at another one.
+/// Mounts the database `agent.db` in the directory `database` at `mount_point`.
 pub fn mount(database: &Path, mount_point: &Path) -> Result<AgentFsMount> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let path = database.join("agent.db").to_string_lossy().into_owned();
@@ -117,7 +117,7 @@ impl Adapter {
         self.runtime.block_on(future).map_err(|error| errno(&error))
     }
 
-    /// As the kernel needs it: by number, not by path.
+    /// The file system addressed by inode numbers, as the kernel needs it, instead of by paths.
     fn fs(&self) -> &dyn FileSystem {
         &self.agent.fs
     }

@@ -1,13 +1,13 @@
-//! What is measured.
+//! The benchmarks, each with its name on the command line.
 
 mod audit;
+mod displaced_content;
 mod door;
 mod files;
 mod fork;
 mod grep;
 mod growth;
 mod history;
-mod keeping;
 mod large;
 mod mcp;
 mod mount;
@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::Result;
 use crate::table::Table;
 
-/// How long it may take.
+/// How long the benchmarks may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// Enough rounds to trust the median.
@@ -42,11 +42,11 @@ impl Effort {
 pub struct Case {
     /// What it is called on the command line, and its section in docs/benchmarks.md.
     pub name: &'static str,
-    /// Measures in a directory that is empty and its own.
+    /// Measures in a directory that starts empty and that no other benchmark uses.
     pub run: fn(&Path, Effort) -> Result<Vec<Table>>,
 }
 
-/// All of them, in the order of docs/benchmarks.md.
+/// All benchmarks, in the order of docs/benchmarks.md.
 pub const CASES: [Case; 13] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
@@ -55,7 +55,7 @@ pub const CASES: [Case; 13] = [
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
     Case { name: "history", run: history::run },
-    Case { name: "keeping", run: keeping::run },
+    Case { name: "keeping", run: displaced_content::run },
     Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },

@@ -1,12 +1,12 @@
-//! What is compared: our Stores, and what people use instead, behind one set of calls.
+//! What is compared: Stead's Stores, and what people use instead, behind one trait.
 //!
-//! Everyone does the same work: a listing has names, sizes and times, sorted by name; a write is whole or not there,
-//! but for the plain files, which show what that promise costs.
+//! All contenders do the same work: a listing has names, sizes and times, sorted by name, and a write is atomic. Only
+//! plain files are written in place: they show what atomic writes cost.
 
 mod agentfs;
 mod disk;
-mod flat;
-mod ours;
+mod flat_sqlite;
+mod stead_store;
 
 use std::path::Path;
 
@@ -14,49 +14,49 @@ use crate::Result;
 
 pub use agentfs::AgentFs;
 pub use disk::{Disk, WriteMethod};
-pub use flat::Flat;
-pub use ours::SteadStore;
+pub use flat_sqlite::FlatSqlite;
+pub use stead_store::SteadStore;
 
-/// Something that holds files. Paths are relative and canonical.
+/// Something that stores files. Paths are relative and canonical.
 pub trait Contender: Send + Sync {
-    /// Puts many files there, with their directories, as fast as it can. Not measured.
+    /// Creates many files and their directories, as fast as it can. Not measured.
     fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result;
 
-    /// Makes a directory whose parent is there.
+    /// Makes a directory whose parent exists.
     fn make_directory(&self, path: &str) -> Result;
 
-    /// Makes a file where nothing is, in a directory that is there.
+    /// Creates a new file in an existing directory.
     fn create(&self, path: &str, content: &[u8]) -> Result;
 
     /// Replaces a file.
     fn overwrite(&self, path: &str, content: &[u8]) -> Result;
 
-    /// Reads a file whole.
+    /// Reads a whole file.
     fn read(&self, path: &str) -> Result<Vec<u8>>;
 
     /// The size of a file.
     fn size(&self, path: &str) -> Result<u64>;
 
-    /// Lists a directory, and says how many entries it has.
+    /// Lists a directory, and returns how many entries it has.
     fn list(&self, path: &str) -> Result<usize>;
 
     /// Renames a directory.
     fn rename(&self, from: &str, to: &str) -> Result;
 
-    /// Writes a large file, piece by piece where it can.
+    /// Writes a large file, in pieces of [`PIECE`] if the contender can.
     fn write_large(&self, path: &str, content: &[u8]) -> Result;
 
-    /// Reads a large file, piece by piece where it can, and says how long it is.
+    /// Reads a large file, in pieces of [`PIECE`] if the contender can, and returns its size.
     fn read_large(&self, path: &str) -> Result<u64>;
 
-    /// The same files, for another thread.
+    /// A handle of the same files for another thread.
     fn for_thread(&self) -> Result<Box<dyn Contender>>;
 }
 
-/// How much of a large file is moved at once.
+/// How many bytes of a large file are read or written at once.
 pub const PIECE: usize = 1 << 20;
 
-/// What a write that was acknowledged survives.
+/// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut.
@@ -69,23 +69,23 @@ pub enum Durability {
 pub struct NamedContender {
     /// The name.
     pub label: &'static str,
-    /// Who it is.
+    /// The contender.
     pub contender: Box<dyn Contender>,
 }
 
 /// The pairs that tables compare.
 pub const PAIRS: [(&str, &str); 3] = [("Virtual", "flat SQLite"), ("Virtual", "AgentFS"), ("Physical", SAFE)];
 
-/// Files that are written beside their place and then renamed into it.
+/// The label of files that are written under a temporary name and then renamed.
 const SAFE: &str = "disk, safe";
 
-/// Everyone, each in a new directory below `data`.
+/// All contenders, each in a new directory below `data`.
 pub fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedContender>> {
     let mut contenders: Vec<NamedContender> = Vec::new();
     let mut add = |label, contender: Box<dyn Contender>| contenders.push(NamedContender { label, contender });
     add("Virtual", Box::new(SteadStore::in_database(&new_directory(data, "virtual")?, durability)?));
     add("Physical", Box::new(SteadStore::on_disk(&new_directory(data, "physical")?, durability)?));
-    add("flat SQLite", Box::new(Flat::open(&new_directory(data, "flat")?, durability)?));
+    add("flat SQLite", Box::new(FlatSqlite::open(&new_directory(data, "flat")?, durability)?));
     add(SAFE, Box::new(Disk::open(&new_directory(data, "safe")?, WriteMethod::Safe(durability))));
     if durability == Durability::Fast {
         add("disk, plain", Box::new(Disk::open(&new_directory(data, "plain")?, WriteMethod::Plain)));
@@ -94,7 +94,7 @@ pub fn open_contenders(data: &Path, durability: Durability) -> Result<Vec<NamedC
     Ok(contenders)
 }
 
-/// The labels of a field, for a table.
+/// The labels of contenders, for a table.
 pub fn labels(contenders: &[NamedContender]) -> Vec<&'static str> {
     contenders.iter().map(|entry| entry.label).collect()
 }
@@ -106,7 +106,7 @@ pub fn new_directory(data: &Path, name: &str) -> Result<std::path::PathBuf> {
     Ok(path)
 }
 
-/// The directory of a path; empty for the top.
+/// The parent directory of a path; empty at the top level.
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

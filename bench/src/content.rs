@@ -1,4 +1,4 @@
-//! What is written: text that no two files share, so that nothing is stored once that others store twice.
+//! The content that is written: different for every file, so that deduplication saves nothing.
 
 const WORDS: [&str; 16] = [
     "agent",
@@ -44,15 +44,15 @@ pub fn text(number: usize, size: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Makes text that is at hand into another: what comes first differs, the rest stays.
+/// Changes the first line of a text, so that it becomes a different text.
 ///
-/// Making new text costs as much as storing it, and what is measured is the storing.
+/// Generating a whole new text takes as long as storing it, and only storing is measured.
 pub fn renumber(text: &mut [u8], number: usize) {
     let head = format!("file {number:012}\n");
     text[..head.len()].copy_from_slice(head.as_bytes());
 }
 
-/// Bytes that hold no repetition, as large files do.
+/// Bytes without repetition, as in typical large files.
 pub fn noise(seed: usize, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     fastrand::Rng::with_seed(seed as u64).fill(&mut bytes);

@@ -1,8 +1,8 @@
-//! Stead's Stores beside what people use instead: files on disk, a flat SQLite table, AgentFS. And its server beside
-//! others.
+//! Compares Stead's Stores with what people use instead (files on disk, a flat SQLite table, AgentFS), and its server
+//! with other servers.
 //!
-//! Usage: `stead-bench [NAME…] [--quick]`. Tables go to stdout, as Markdown, what is being done to stderr. The data
-//! lies in `STEAD_BENCH_DIR`, or in the target directory, and is gone afterwards.
+//! Usage: `stead-bench [NAME…] [--quick]`. Tables go to stdout as Markdown, progress to stderr. The data is in
+//! `STEAD_BENCH_DIR`, or in the target directory, and is removed afterwards.
 
 mod agentfs_mount;
 mod case;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use case::{CASES, Effort};
 
-/// A benchmark that can't go on says why, and all of it ends.
+/// The first error ends the program, which prints it.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {
@@ -61,8 +61,8 @@ fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// Beside the program, which lies in the target directory: on the same file system as the code, and ignored by git.
+/// A directory next to the program, in the target directory: on the same file system as the code, and ignored by git.
 fn default_directory() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    Ok(program.parent().ok_or("the program lies nowhere")?.join("bench-data"))
+    Ok(program.parent().ok_or("the path of the program has no parent")?.join("bench-data"))
 }

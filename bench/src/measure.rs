@@ -1,19 +1,19 @@
-//! Measuring in turns, so that what else the machine does meets everyone alike.
+//! Measures contenders in turns, so that other work of the machine affects all of them alike.
 
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// One round of one contender.
+/// The result of one round of one contender.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// Seconds for one operation.
     pub each: f64,
-    /// Seconds for the slowest one, where each was timed; otherwise the same.
+    /// Seconds for the slowest operation, if each was timed; otherwise equal to `each`.
     pub worst: f64,
 }
 
-/// All rounds of one contender.
+/// The result of all rounds of one contender.
 #[derive(Debug, Clone, Copy)]
 pub struct Summary {
     /// The median of the rounds.
@@ -22,7 +22,7 @@ pub struct Summary {
     pub worst: f64,
 }
 
-/// Times `count` operations as one.
+/// Times `count` operations together.
 pub fn timed(count: usize, operations: impl FnOnce() -> Result) -> Result<Sample> {
     let start = Instant::now();
     operations()?;
@@ -30,18 +30,18 @@ pub fn timed(count: usize, operations: impl FnOnce() -> Result) -> Result<Sample
     Ok(Sample { each, worst: each })
 }
 
-/// Whose time on a processor is counted.
+/// Which threads' processor time is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuTimeScope {
-    /// The thread that asks.
+    /// The calling thread's.
     Caller,
-    /// All threads of the program, after what the operations leave behind has been done, too.
+    /// All threads', including the work that the operations leave for background threads.
     AllThreads,
 }
 
-/// Counts the time on a processor that `count` operations take: what else the machine does is not in it.
+/// Measures the processor time of `count` operations, which doesn't include other work of the machine.
 pub fn cpu_timed(scope: CpuTimeScope, count: usize, operations: impl FnOnce() -> Result) -> Result<Sample> {
-    // The kernel counts a thread's time when it lets another one run.
+    // The kernel updates a thread's time when it switches to another thread.
     let pause = Duration::from_millis(if scope == CpuTimeScope::AllThreads { 400 } else { 1 });
     std::thread::sleep(pause);
     let before = cpu_seconds(scope)?;
@@ -51,11 +51,11 @@ pub fn cpu_timed(scope: CpuTimeScope, count: usize, operations: impl FnOnce() ->
     Ok(Sample { each, worst: each })
 }
 
-/// Seconds on a processor so far, as the kernel tells them.
+/// The processor time so far, in seconds, as the kernel reports it.
 fn cpu_seconds(scope: CpuTimeScope) -> Result<f64> {
     let nanos = |file: &std::path::Path| -> Result<f64> {
         let text = std::fs::read_to_string(file)?;
-        Ok(text.split_whitespace().next().ok_or("the kernel tells nothing")?.parse()?)
+        Ok(text.split_whitespace().next().ok_or("the kernel reports no processor time")?.parse()?)
     };
     let mut sum = 0.0;
     match scope {
@@ -69,15 +69,17 @@ fn cpu_seconds(scope: CpuTimeScope) -> Result<f64> {
     Ok(sum / 1e9)
 }
 
-/// Times operations that many threads ran at once: what each waited, and how long all of it took.
+/// The sample of operations that several threads ran at the same time: `waits` is the duration of each operation,
+/// `total` that of all together.
 pub fn concurrent(waits: &[Duration], total: Duration) -> Sample {
     let worst = waits.iter().max().copied().unwrap_or_default();
     Sample { each: total.as_secs_f64() / waits.len() as f64, worst: worst.as_secs_f64() }
 }
 
-/// Runs every contender once per round. The first round only warms up; a contender that answers `None` sits out.
+/// Runs every contender once per round. The first round is a warm-up and doesn't count. A contender for which `measure`
+/// returns `None` is left out.
 ///
-/// Who begins changes from round to round: the first of a round finds the caches as the last left them.
+/// Each round starts with another contender, because the first of a round finds the caches as the last one left them.
 pub fn in_turns<C>(
     contenders: &[C],
     rounds: usize,

@@ -1,4 +1,4 @@
-//! Tables in Markdown: a row per case, a column per contender, and how we compare.
+//! Tables in Markdown: a row per measurement, a column per contender, and ratios between contenders.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::measure::Summary;
 pub enum Unit {
     /// As a time.
     Time,
-    /// As operations a second.
+    /// As operations per second.
     Rate,
-    /// As MiB a second, one operation being so many MiB.
+    /// As MiB per second; one operation moves this many MiB.
     Throughput(f64),
-    /// As MiB; it is no time, but bytes.
+    /// As MiB; the number is bytes, not seconds.
     Memory,
-    /// As a number of things.
+    /// As a count; the number isn't seconds.
     Count,
 }
 
@@ -29,7 +29,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with a column for each label, and a ratio for each of these pairs whose labels are all there.
+    /// A table with a column for each label, and a ratio for each pair whose labels are both columns.
     pub fn new(title: impl Into<String>, columns: &[&str], pairs: &[(&str, &str)]) -> Self {
         let column_index = |label: &str| columns.iter().position(|column| *column == label);
         let ratios = pairs
@@ -91,7 +91,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number of seconds, or of what else the unit says, with its unit.
+/// A number with its unit: seconds, or what the unit says instead.
 pub fn with_unit(seconds: f64, unit: Unit) -> String {
     match unit {
         Unit::Time if seconds < 1e-6 => format!("{} ns", digits(seconds * 1e9)),
@@ -105,12 +105,12 @@ pub fn with_unit(seconds: f64, unit: Unit) -> String {
     }
 }
 
-/// A count of things, thousands apart.
+/// A count, with commas between thousands.
 pub fn count(things: usize) -> String {
     if things < 1_000 { things.to_string() } else { digits(things as f64) }
 }
 
-/// A number with the digits that mean something: about three, thousands apart.
+/// A number with about three significant digits, and commas between thousands.
 pub fn digits(number: f64) -> String {
     match number {
         n if n < 10.0 => format!("{n:.2}"),

@@ -27,7 +27,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     Ok(vec![calls(data, effort)?, many_records(data, effort)?])
 }
 
-/// The same Workspaces twice, with and without a log.
+/// Compares the same calls on two equal sets of Workspaces, one with an audit log and one without.
 fn calls(data: &Path, effort: Effort) -> Result<Table> {
     let pair = ("with audit", "without");
     let mut table = Table::new("4 KiB files, through the door", &["without", "with audit"], &[pair]);
@@ -104,7 +104,7 @@ fn open_vfs(directory: &Path, durability: Durability, audited: bool) -> Result<V
     if audited {
         builder = builder.audit(Audit::open(&database, &directory.join("audit"))?);
     }
-    // Filled without a record: that is not what is measured.
+    // Filled without audit records, because filling is not measured.
     let unaudited = unaudited.build()?;
     for workspace in ["virtual", "physical"] {
         for first in (0..FILES).step_by(100) {
@@ -118,7 +118,7 @@ fn open_vfs(directory: &Path, durability: Durability, audited: bool) -> Result<V
     Ok(builder.build()?)
 }
 
-/// A log that grows, and what it then costs to look into it.
+/// Measures a log that grows to many records, and queries on it.
 fn many_records(data: &Path, effort: Effort) -> Result<Table> {
     let records = match effort {
         Effort::Full => 1_000_000,

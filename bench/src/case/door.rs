@@ -1,4 +1,5 @@
-//! What the door adds to a Store's call, and what routing costs among few and among many Workspaces.
+//! What the checks of a `Vfs` (the door) add to a Store's call, and what routing costs among few and among many
+//! Workspaces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -104,7 +105,7 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-/// Routes paths that lead somewhere, deep below a Workspace. No Store is touched.
+/// Routes paths deep below a Workspace. No Store is called.
 fn routing(effort: Effort) -> Result<Table> {
     const PATHS: usize = 100_000;
     let routers = [router(10)?, router(1_000)?];
@@ -116,7 +117,7 @@ fn routing(effort: Effort) -> Result<Table> {
     let measured = in_turns(&routers, effort.rounds(), |(router, paths), _| {
         let sample = timed(PATHS, || {
             for path in paths.iter().cycle().take(PATHS) {
-                std::hint::black_box(router.route(path)).ok_or("a path leads nowhere")?;
+                std::hint::black_box(router.route(path)).ok_or("a path belongs to no Workspace")?;
             }
             Ok(())
         })?;
@@ -126,7 +127,7 @@ fn routing(effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-/// So many Workspaces, every tenth of them nested in the one before, and a path below each.
+/// A router with this many Workspaces, every tenth of them nested in the one before, and a path below each Workspace.
 fn router(workspaces: usize) -> Result<(Router, Vec<VfsPath>)> {
     let prefixes = (0..workspaces).map(|index| match index % 10 {
         9 => format!("/agents/{}/nested", index - 1),

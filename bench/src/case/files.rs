@@ -9,12 +9,12 @@ use crate::content::{SMALL, renumber, text};
 use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit, count};
 
-/// Files that are there to be read and overwritten, three components deep.
+/// How many files exist before the measurement, to be read and overwritten. Their paths have three components.
 const EXISTING_FILES: usize = 10_000;
-/// How many of them one round touches.
+/// How many of them one round reads.
 const FILES_PER_ROUND: usize = 1_000;
 
-/// Tables for writing at either durability, and for reading.
+/// Returns two tables for writing, one per durability, and one for reading.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let full = open_contenders(&data.join("full"), Durability::Full)?;
     let fast = open_contenders(&data.join("fast"), Durability::Fast)?;
@@ -111,7 +111,7 @@ fn reading(contenders: &[NamedContender], effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-/// A wrong answer is no result, however fast.
+/// Fails if an answer is wrong: its time would mean nothing.
 fn expect(is_correct: bool, entry: &NamedContender, operation: &str) -> Result {
     if is_correct { Ok(()) } else { Err(format!("{}: {operation} gave a wrong answer", entry.label).into()) }
 }

@@ -1,4 +1,4 @@
-//! What a fork costs, and what reading through forks of forks does.
+//! The costs of making a fork, and of reading through forks of forks.
 
 use std::path::Path;
 
@@ -15,15 +15,15 @@ use crate::measure::{in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 const SIZE: usize = 100;
-/// How many files one change of a fill makes.
+/// How many files one change writes while a Store is filled.
 const BATCH: usize = 1_000;
-/// How many operations a round has.
+/// How many operations one round makes.
 const COUNT: usize = 300;
-/// The forks of forks that are read through.
+/// How many forks deep the measured reads are.
 const DEPTHS: [usize; 3] = [1, 4, 8];
 const LABELS: [&str; 5] = ["fork", "stat in the base", "stat in a fork", "in a 4th fork", "in an 8th fork"];
 
-/// A table, with a row per number of files.
+/// Returns one table, with a row per number of files.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let sizes: &[usize] = match effort {
         Effort::Full => &[1_000, 100_000, 1_000_000],
@@ -66,7 +66,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// The base, and forks of forks of it, each of which has something of its own.
+/// The base, and forks of forks of it at [`DEPTHS`]. Each fork has a file of its own.
 fn nested_forks(base: &VirtualStore, files: usize) -> Result<Vec<VirtualStore>> {
     let mut stores = vec![base.clone()];
     let mut fork = base.clone();

@@ -1,4 +1,4 @@
-//! Searching the content of many small files, beside ripgrep on the same files on disk.
+//! Searching the content of many small files, compared with ripgrep on the same files on disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,11 +12,11 @@ use crate::table::{Table, Unit, count};
 
 const FILES: usize = 10_000;
 
-/// How many files hold a text, and how many lines.
+/// How many files contain a text, and how many lines do.
 type MatchCounts = (usize, usize);
 type Search = dyn Fn(&str) -> Result<MatchCounts>;
 
-/// Someone who searches.
+/// One way to search.
 struct Searcher {
     label: &'static str,
     search: Box<Search>,
@@ -109,7 +109,7 @@ fn grep_store(store: &dyn stead_core::Store, literal: &str) -> Result<MatchCount
     Ok((files, lines))
 }
 
-/// Without ignore files, hidden files or any other reason to leave one out: the Stores leave none out either.
+/// Searches with ripgrep, with options that make it skip no file: the Stores skip none either.
 fn with_ripgrep(root: &Path, literal: &str) -> Result<MatchCounts> {
     let mut command = Command::new("rg");
     command.args(["-uuu", "--no-messages", "--fixed-strings", "--count", literal]).current_dir(root);

@@ -1,4 +1,4 @@
-//! What the same operation costs among few files and among many.
+//! The cost of the same operation among few files and among many.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::content::{renumber, text};
 use crate::measure::{Summary, in_turns, timed};
 use crate::table::{Table, Unit, count};
 
-/// Files in a directory.
+/// How many files a directory has.
 const FILES_PER_DIRECTORY: usize = 100;
 const SIZE: usize = 1024;
-/// Beyond this many files AgentFS sits out: it has no way to fill it that ends within minutes.
+/// Above this many files AgentFS is left out: filling it takes longer than minutes.
 const MAX_AGENTFS_FILES: usize = 100_000;
 
-/// A table, with a row per operation and number of files.
+/// Returns one table, with a row per operation and number of files.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let sizes: &[usize] = match effort {
         Effort::Full => &[1_000, 100_000, 1_000_000],

@@ -1,4 +1,4 @@
-//! What history costs: a snapshot and a difference among many files, and many versions of one large text.
+//! The cost of history: a snapshot, a diff and an undo among many files, and many versions of one large text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::table::{Table, Unit, count};
 
 const SIZE: usize = 100;
 const BATCH: usize = 1_000;
-/// How many operations a round has.
+/// How many operations one round makes.
 const COUNT: usize = 100;
-/// The changes between the two versions that are compared.
+/// How many changes lie between the two versions that are compared.
 const CHANGES: usize = 10;
 /// A text of 10 MiB.
 const LINES: usize = 10 * 1024 * 1024 / 64;
 
-/// A table of times among so many files, and one of sizes.
+/// Returns a table of times per number of files, and a table of sizes.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     Ok(vec![many_files(&data.join("many.db"), effort)?, versions(data, effort)?])
 }
@@ -94,7 +94,10 @@ fn many_files(path: &Path, effort: Effort) -> Result<Table> {
 
 fn diff_revisions(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
     let diff = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
-    assert!(!diff.is_empty() && diff.len() <= CHANGES, "the changes are what differs");
+    assert!(
+        !diff.is_empty() && diff.len() <= CHANGES,
+        "the diff has to contain the changes and nothing else"
+    );
     Ok(())
 }
 
@@ -102,7 +105,8 @@ fn file_path(number: usize) -> String {
     format!("/w/{}/{}/{number}", number / 10_000, number / 100)
 }
 
-/// Many versions of one text, with a line changed each time: to one as long, and to one of another length.
+/// Measures the size of many versions of one text. Each version changes one line: to a line of the same length in the
+/// first column, to a line of another length in the second.
 fn versions(data: &Path, effort: Effort) -> Result<Table> {
     let version_count = if effort == Effort::Full { 1_000 } else { 50 };
     let mut table = Table::new(
@@ -140,7 +144,7 @@ fn versions(data: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-/// The database with what is still in its log.
+/// The size of the database and of its write-ahead log.
 fn size(path: &Path) -> Result<u64> {
     let log = path.with_extension("db-wal");
     Ok(std::fs::metadata(path)?.len() + std::fs::metadata(log).map_or(0, |file| file.len()))

@@ -1,16 +1,17 @@
-//! Our MCP server beside others, over stdio, as a host would start them: every check and the audit are on.
+//! Stead's MCP server compared with others, over stdio, started as a host would start them: every check and the audit
+//! are on.
 
 mod client;
 mod files;
-mod must;
 mod race;
+mod requirements;
 mod server;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use self::client::{Call, Client};
-use self::must::{Bound, Requirement, better_peer};
+use self::requirements::{Bound, Requirement, better_peer};
 use self::server::{Programs, SERVERS, Server};
 use crate::Result;
 use crate::case::Effort;
@@ -19,11 +20,11 @@ use crate::content::RARE;
 use crate::measure::{Sample, Summary, in_turns};
 use crate::table::{Table, Unit, count, digits, with_unit};
 
-/// How many reads one round times one by one, or makes at a time.
+/// How many reads one round times one by one. The test with many requests at a time makes twice as many.
 const READS: usize = 400;
 /// How many listings one round times.
 const LISTINGS: usize = 10;
-/// How many requests are under way at a time.
+/// How many requests are in flight at a time.
 const WIDTH: usize = 16;
 
 const START: Requirement = Requirement::both("under 5 ms", Bound::AtMost(0.005));
@@ -39,14 +40,14 @@ const RATE: Requirement = Requirement::both("at least twice the better peer's", 
 const MEMORY: Requirement = Requirement::both("at most 32 MiB", Bound::AtMost((32 << 20) as f64));
 const ESCAPES: Requirement = Requirement::both("none", Bound::AtMost(0.0));
 
-/// A server that runs through all the load, and what it serves.
+/// A server that runs during all measurements, and the directory that it serves.
 struct RunningServer {
     server: Server,
     data: PathBuf,
     client: RefCell<Client>,
 }
 
-/// One table: a row per load, a column per server, what we want, and whether it is so.
+/// Returns one table: a row per measurement, a column per server, the requirement, and whether it is met.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let programs = Programs::find()?;
     files::create_files(data)?;
@@ -101,7 +102,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     Ok(vec![rows.0])
 }
 
-/// The table as it grows.
+/// The table while rows are added to it.
 struct Rows(Table);
 
 impl Rows {
@@ -111,7 +112,7 @@ impl Rows {
         Rows(Table::new("MCP over stdio", &columns, &[]))
     }
 
-    /// Adds what the servers reached, in their order.
+    /// Adds a row with the numbers of the servers, in the order of [`SERVERS`].
     fn add(
         &mut self,
         name: impl Into<String>,
@@ -140,7 +141,7 @@ fn medians(summaries: Vec<Option<Summary>>) -> Vec<Option<f64>> {
     summaries.into_iter().map(|summary| summary.map(|summary| summary.median)).collect()
 }
 
-/// From nothing to the first answer.
+/// The time from starting the process until `initialize` is answered.
 fn measure_starts(programs: &Programs, data: &Path, effort: Effort) -> Result<Vec<Option<f64>>> {
     let summaries = in_turns(&SERVERS, effort.rounds(), |server, _| {
         let (_client, duration) = Client::start(programs.command(*server, data))?;
@@ -149,7 +150,7 @@ fn measure_starts(programs: &Programs, data: &Path, effort: Effort) -> Result<Ve
     Ok(medians(summaries))
 }
 
-/// What half and 95 of a hundred reads take at the most: the medians of the rounds.
+/// The 50th and the 95th percentile of the time for a read: of each, the median of the rounds.
 fn measure_reads(servers: &[RunningServer], effort: Effort) -> Result<[Vec<Option<f64>>; 2]> {
     let mut p95 = vec![Vec::new(); servers.len()];
     let p50 = in_turns(servers, effort.rounds(), |running, round| {
@@ -158,7 +159,7 @@ fn measure_reads(servers: &[RunningServer], effort: Effort) -> Result<[Vec<Optio
             let number = fastrand::usize(..files::TREE_FILES);
             let call = running.server.read(&running.data, &files::path(number));
             let (text, duration) = running.client.borrow_mut().call(&call)?;
-            // Ours says the version tag after the content, in a line of its own.
+            // Stead's server adds a line with the version tag after the content.
             if !text.as_bytes().starts_with(&files::content(number)) {
                 return Err(wrong_answer_error(running, &call, &text));
             }
@@ -166,7 +167,10 @@ fn measure_reads(servers: &[RunningServer], effort: Effort) -> Result<[Vec<Optio
         }
         times.sort_by(f64::total_cmp);
         if round > 0 {
-            let column = SERVERS.iter().position(|server| *server == running.server).expect("it has a seat");
+            let column = SERVERS
+                .iter()
+                .position(|server| *server == running.server)
+                .expect("`SERVERS` contains every server");
             p95[column].push(times[READS * 95 / 100]);
         }
         Ok(Some(Sample { each: times[READS / 2], worst: times[READS - 1] }))
@@ -204,7 +208,8 @@ fn measure_searches(servers: &[RunningServer], effort: Effort) -> Result<Vec<Opt
     )
 }
 
-/// Times a call that all make alike, the median of so many in each round. So many lines of the answer have to name a file.
+/// Times the same call on all servers: the median of `calls_per_round` calls in each round. The answer has to name
+/// `expected` files, one per line.
 fn measure_calls(
     servers: &[RunningServer],
     effort: Effort,
@@ -228,7 +233,7 @@ fn measure_calls(
     Ok(medians(summaries))
 }
 
-/// Seconds for one read, many being under way.
+/// Seconds per read while [`WIDTH`] reads are in flight.
 fn measure_rates(servers: &[RunningServer], effort: Effort) -> Result<Vec<Option<f64>>> {
     let summaries = in_turns(servers, effort.rounds(), |running, _| {
         let paths = (0..2 * READS).map(|_| files::path(fastrand::usize(..files::TREE_FILES)));
@@ -248,7 +253,8 @@ fn wrong_answer_error(
     format!("{} answers `{}` wrongly: {text}", running.server.label(), call.tool).into()
 }
 
-/// Ends a server, and sees to it that one of ours has every call on record: without that it had less to do.
+/// Ends a server. If it is Stead's, checks that the audit has a record of every call: without the audit it would have
+/// less work than it is measured for.
 fn check_audit(RunningServer { server, data, client }: RunningServer) -> Result {
     let client = client.into_inner();
     let calls = client.calls();
@@ -259,8 +265,9 @@ fn check_audit(RunningServer { server, data, client }: RunningServer) -> Result 
     let database = match server {
         Server::Virtual => data.join("virtual/stead.db"),
         _ => {
-            let state =
-                std::fs::read_dir(data.join("state/stead"))?.next().ok_or("it has kept nothing")??;
+            let state = std::fs::read_dir(data.join("state/stead"))?
+                .next()
+                .ok_or("the server has no state directory")??;
             state.path().join(".stead/stead.db")
         }
     };
@@ -272,7 +279,7 @@ fn check_audit(RunningServer { server, data, client }: RunningServer) -> Result 
     Ok(())
 }
 
-/// How many calls of each escaped. There are no symlinks of the host's in a database.
+/// How many calls of each server escaped. `None` for the Virtual Store: a database has no symlinks of the host.
 fn count_escapes(programs: &Programs, data: &Path, call_count: usize) -> Result<Vec<Option<f64>>> {
     let race = |server: Server| -> Result<Option<f64>> {
         if server == Server::Virtual {

@@ -1,7 +1,8 @@
-//! A mounted stead beside the disk it stands on and a mounted AgentFS: plain system calls, and programs that people wait for.
+//! A mounted stead compared with the disk below it and with a mounted AgentFS: plain system calls, and programs that
+//! people wait for.
 //!
-//! The programs run as their users run them. What the kernel has in its cache is read again as well as anew: a page
-//! that it has is as fast on any file system.
+//! The programs run as their users run them. Reads are measured with and without the kernel's cache: a page in the
+//! cache is as fast on any file system.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -19,27 +20,27 @@ use crate::content::{SMALL, noise, text};
 use crate::measure::{Sample, in_turns, timed};
 use crate::table::{Table, Unit};
 
-/// Files that are looked at one by one.
+/// How many files are measured one by one.
 const FEW: usize = 1_000;
-/// Files in a directory that is listed, in a repository, in what is removed.
+/// How many files the listed directory, the repository and the removed directory have.
 const MANY: usize = 10_000;
-/// Bytes of a large file.
+/// The size of the large file in bytes.
 const LARGE: usize = 256 << 20;
-/// Reads or writes at random places in it.
+/// How many reads or writes at random offsets of the large file one round makes.
 const RANDOM_OFFSETS: usize = 2_000;
 
-/// A directory to work in.
+/// A directory that is measured.
 struct Target {
     label: &'static str,
     path: PathBuf,
 }
 
-/// A stead that is mounted as long as this is there.
+/// A mounted stead. Dropping it unmounts it.
 struct MountedStead(Child);
 
 impl Drop for MountedStead {
     fn drop(&mut self) {
-        // It unmounts itself when it is asked to end.
+        // The process unmounts the stead when it gets SIGTERM.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
@@ -161,7 +162,7 @@ fn measure_many_files(targets: &[Target], rounds: usize, table: &mut Table) -> R
     let listed = in_turns(targets, rounds.max(3), |target, _| {
         let list_all = || match fs::read_dir(target.path.join("many"))?.count() {
             MANY => Ok(()),
-            _ => Err("a listing is not whole".into()),
+            _ => Err("a listing is incomplete".into()),
         };
         Ok(Some(timed(1, list_all)?))
     })?;
@@ -177,7 +178,7 @@ fn measure_many_files(targets: &[Target], rounds: usize, table: &mut Table) -> R
 
 fn measure_large_file(targets: &[Target], rounds: usize, table: &mut Table) -> Result {
     let size = LARGE as f64 / f64::from(1 << 20);
-    // New bytes every time: what is stored already need not be stored again, and would be as fast as nothing else is.
+    // New bytes every time: Stead stores equal content once, so the same bytes would be unrealistically fast.
     let mut seed = 0;
     let written = in_turns(targets, rounds.min(3), |target, _| {
         seed += 1;
@@ -193,7 +194,7 @@ fn measure_large_file(targets: &[Target], rounds: usize, table: &mut Table) -> R
     let read = |target: &Target, is_uncached: bool| -> Result<Sample> {
         let file = File::open(target.path.join("large"))?;
         if is_uncached {
-            // The kernel lets go only of what is on the disk.
+            // The kernel drops only pages that are on the disk.
             file.sync_all()?;
             fadvise(&file, 0, None, Advice::DontNeed)?;
         }
@@ -240,7 +241,7 @@ fn measure_programs(targets: &[Target], rounds: usize, table: &mut Table) -> Res
     let git = |target: &Target, arguments: &[&str]| {
         let mut git = Command::new("git");
         git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
-        // It would go on in the background.
+        // Otherwise git would go on in the background.
         git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(arguments);
         run_program(git.current_dir(target.path.join("repository")))
     };
@@ -256,7 +257,7 @@ fn measure_programs(targets: &[Target], rounds: usize, table: &mut Table) -> Res
         git(target, &["add", "."])?;
         git(target, &["commit", "-qm", "all"])?;
     }
-    // The index tells what is newer than itself to be looked into; nobody measures that.
+    // Git reads files again that are not older than its index. The pause keeps that out of the measurement.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let status =
         in_turns(targets, rounds.max(3), |target, _| Ok(Some(timed(1, || git(target, &["status"]))?)))?;

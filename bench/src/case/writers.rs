@@ -1,4 +1,4 @@
-//! Many callers that create small files at once.
+//! Many callers that create small files at the same time.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use crate::content::{SMALL, renumber, text};
 use crate::measure::{Sample, concurrent, in_turns};
 use crate::table::{Table, Unit};
 
-/// A table for either durability.
+/// Returns one table per durability.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let full = "4 KiB files created, surviving a power cut";
     let fast = "4 KiB files created, surviving the process";
@@ -37,7 +37,7 @@ fn table(title: &str, data: &Path, durability: Durability, files: usize, effort:
     Ok(table)
 }
 
-/// Creates `files` files, shared out among so many threads.
+/// Creates `files` files, divided among `writers` threads.
 fn create_concurrently(
     contender: &dyn Contender,
     directory: &str,

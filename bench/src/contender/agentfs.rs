@@ -24,8 +24,9 @@ pub struct AgentFs {
 impl AgentFs {
     /// A database in this directory.
     ///
-    /// AgentFS commits with `synchronous = OFF`. For [`Durability::Full`] its connection is told otherwise, as a user
-    /// would have to who wants a write to survive a power cut. Its engine takes `ON` for that, and `FULL` for `OFF`.
+    /// AgentFS commits with `synchronous = OFF`. For [`Durability::Full`] this changes the setting of its
+    /// connection, as a user would have to who wants a write to survive a power cut. The setting has to be `ON`: its
+    /// engine treats `FULL` as `OFF`.
     pub fn open(directory: &Path, durability: Durability) -> Result<Self> {
         let runtime =
             Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?);
@@ -96,7 +97,7 @@ impl Contender for AgentFs {
         })
     }
 
-    /// Writes over what is there: AgentFS has no call that replaces a file whole, and this is the cheapest it has.
+    /// Writes over the existing bytes: AgentFS has no call that replaces a whole file, and this is its cheapest one.
     fn overwrite(&self, path: &str, content: &[u8]) -> Result {
         Ok(self.runtime.block_on(self.agent.fs.pwrite(&absolute(path), 0, content))?)
     }

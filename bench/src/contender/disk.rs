@@ -12,9 +12,9 @@ use crate::Result;
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMethod {
-    /// In place: a reader may see half of it.
+    /// In place: a reader may see a half-written file.
     Plain,
-    /// Beside its place, then renamed into it; synced for [`Durability::Full`], and the directory, too.
+    /// Under a temporary name, then renamed. With [`Durability::Full`] the file and its directory are synced.
     Safe(Durability),
 }
 
@@ -57,7 +57,7 @@ impl Disk {
     }
 }
 
-/// Writes files plainly, directory after directory.
+/// Writes files in place, directory by directory.
 pub(super) fn fill(root: &Path, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
     let mut last_directory = String::new();
     for (path, content) in files {

@@ -200,7 +200,10 @@ mod tests {
             assert!(matches!(result, Err(StoreError::OverQuota { .. })), "{result:?}");
         }
         let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().with_quota(limits(Some(1), Some(1)));
-        assert!(shrink.apply(&content).is_ok(), "what is over a quota may shrink");
+        assert!(
+            shrink.apply(&content).is_ok(),
+            "an edit that makes a file shorter has to work over the quota"
+        );
     }
 
     #[test]
@@ -215,9 +218,17 @@ mod tests {
         };
         assert_eq!(memory("abcd", Occurrences::One, 2), 2 + 4);
         assert_eq!(memory("abcd", Occurrences::All, 100), 100 + 200);
-        assert_eq!(memory("", Occurrences::All, 100), 100 + 100, "it may occur less often than it could");
+        assert_eq!(
+            memory("", Occurrences::All, 100),
+            100 + 100,
+            "the old text may not occur, so the result may be as long as the file"
+        );
         let huge = Edit::new("a", "b".repeat(1 << 20), Occurrences::All).unwrap();
-        assert_eq!(huge.memory_needed(1 << 30), MAX_EDIT_SIZE + MAX_EDIT_SIZE, "no larger one is made");
+        assert_eq!(
+            huge.memory_needed(1 << 30),
+            MAX_EDIT_SIZE + MAX_EDIT_SIZE,
+            "the result is never larger than the limit"
+        );
         assert_eq!(huge.with_max_size(5).memory_needed(1 << 30), MAX_EDIT_SIZE + 5);
     }
 

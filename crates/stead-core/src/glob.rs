@@ -260,7 +260,7 @@ mod tests {
         assert!(globs.is_ancestor_of_match(".GIT") && globs.is_ancestor_of_match(".gi\u{200d}t"));
         assert!(!globs.matches(".git/configs") && !globs.matches("git/config"));
         let case_sensitive = PathGlobs::new([".git/config"], Anchor::AnyDirectory).unwrap();
-        assert!(!case_sensitive.matches(".GIT/config"), "a search tells case apart");
+        assert!(!case_sensitive.matches(".GIT/config"), "a search has to be case-sensitive");
     }
 
     #[test]

@@ -147,7 +147,10 @@ mod tests {
         let budget = MemoryBudget::new(10 * MIB, Duration::ZERO);
         let reservation = budget.reserve(100 * MIB, never_stop).unwrap();
         assert!(budget.reserve(2 * MIB, never_stop).is_err());
-        assert!(budget.reserve(UNCOUNTED_BYTES, never_stop).is_ok(), "what is small is not counted");
+        assert!(
+            budget.reserve(UNCOUNTED_BYTES, never_stop).is_ok(),
+            "a small reservation has to succeed without counting"
+        );
         drop(reservation);
         assert!(budget.reserve(2 * MIB, never_stop).is_ok());
     }
@@ -182,7 +185,10 @@ mod tests {
             while budget.state.lock().waiting.len() < 2 {
                 std::thread::yield_now();
             }
-            assert!(!granted.load(Ordering::SeqCst), "the large one came first");
+            assert!(
+                !granted.load(Ordering::SeqCst),
+                "the large reservation came first, so it has to be granted first"
+            );
             cancelled.store(true, Ordering::SeqCst);
             assert!(large.join().unwrap().is_err());
             // The 3 MiB that are held and `MIB + 1` exceed the budget together, so `small` waits until `held` is

@@ -174,7 +174,7 @@ pub struct GrepQuery {
     pub max_results: usize,
     /// What to return for each file.
     pub output: GrepOutput,
-    /// How long it may take.
+    /// How long the benchmarks may take.
     pub time_limit: Duration,
 }
 

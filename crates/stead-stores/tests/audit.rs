@@ -584,7 +584,10 @@ fn a_damaged_line_of_the_heads_stays_when_heads_are_removed() {
     let access = fixture.access();
     assert_eq!(access.archive(SystemClock.now(), &fixture.directory.path().join("to")).unwrap().records, 22);
     let remaining = std::fs::read_to_string(&heads).unwrap();
-    assert!(remaining.lines().any(|line| line == damaged), "it is evidence: {remaining}");
+    assert!(
+        remaining.lines().any(|line| line == damaged),
+        "the damaged head has to stay as evidence: {remaining}"
+    );
 }
 
 #[test]
@@ -604,7 +607,11 @@ fn an_archive_that_was_interrupted_before_its_line_in_heads_gets_that_line_later
     assert_eq!(fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file, None);
     assert_eq!(mentions(&std::fs::read_to_string(&heads).unwrap()), 1);
     assert_eq!(fixture.access().archive(SystemClock.now(), &archive_directory).unwrap().file, None);
-    assert_eq!(mentions(&std::fs::read_to_string(&heads).unwrap()), 1, "once is enough");
+    assert_eq!(
+        mentions(&std::fs::read_to_string(&heads).unwrap()),
+        1,
+        "the heads have to mention the archive once"
+    );
     fixture.tamper("DELETE FROM audit_archive");
     let problem = fixture.verify().problems[0].clone();
     assert!(

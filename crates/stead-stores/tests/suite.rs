@@ -198,7 +198,7 @@ fn assert_directory_agrees(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
             usage.files += 1;
             usage.bytes += if entry.kind == NodeKind::File { entry.size } else { 0 };
         }
-        assert_eq!(store.usage(&StorePath::empty()).unwrap(), usage, "run {seed} counted something else");
+        assert_eq!(store.usage(&StorePath::empty()).unwrap(), usage, "the usage after run {seed}");
     }
 }
 

@@ -75,6 +75,6 @@ mod tests {
                 .joined_text()
                 .contains("greet")
         );
-        assert!(create(directory.path()).is_err(), "what is there is not overwritten");
+        assert!(create(directory.path()).is_err(), "an existing directory must not be overwritten");
     }
 }

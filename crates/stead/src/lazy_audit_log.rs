@@ -118,7 +118,10 @@ mod tests {
         let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
         let stores = Stores::of(&config);
         let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
-        assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
+        assert!(
+            !host.path().join(".stead").exists(),
+            "the state directory must not be created before it is needed"
+        );
         // The first call is a change in a Store that commits its own audit records.
         stead.vfs().write("/notes/x", "1").unwrap();
         stead.vfs().write("/disk/x", "1").unwrap();

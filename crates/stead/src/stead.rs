@@ -83,7 +83,7 @@ impl Stead {
             name: agent.clone(),
             known: config.agents.keys().cloned().collect(),
         })?;
-        if let Some((_, message)) = known.told_bypasses(&config.stores).into_iter().next() {
+        if let Some((_, message)) = known.bypass_messages(&config.stores).into_iter().next() {
             return Err(Error::Invalid(message));
         }
         let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };

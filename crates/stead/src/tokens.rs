@@ -151,7 +151,7 @@ impl Tokens {
 
     /// Whether a token was ever created. If so, no client may connect without one, even after all tokens are revoked or
     /// their file is gone: a client without a token may be the one that deleted the file.
-    pub fn were_ever_created(&self) -> Result<bool> {
+    pub fn was_any_created(&self) -> Result<bool> {
         let mut cache = self.refreshed_cache()?;
         if !cache.was_any_created {
             cache.was_any_created =
@@ -321,17 +321,17 @@ mod tests {
     fn a_token_has_its_identity_until_it_is_revoked_also_in_another_process() {
         let host = tempfile::tempdir().unwrap();
         let (operator, server) = (tokens(host.path()), tokens(host.path()));
-        assert!(!server.were_ever_created().unwrap());
+        assert!(!server.was_any_created().unwrap());
         let (token, secret) = operator.create(Identity::agent("coder").with_thread("t1"), None, NOW).unwrap();
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
-        assert!(server.were_ever_created().unwrap());
+        assert!(server.was_any_created().unwrap());
         assert_eq!(server.check(&secret, NOW).unwrap().unwrap().identity, token.identity);
         assert_eq!(server.check(&secret[..secret.len() - 1], NOW).unwrap(), None);
         assert!(server.is_still_valid(&token, NOW));
         assert_eq!(operator.revoke(&token.id).unwrap().id, token.id);
         assert_eq!(server.check(&secret, NOW).unwrap(), None);
         assert!(!server.is_still_valid(&token, NOW));
-        assert!(server.were_ever_created().unwrap(), "revoking the last one lets nobody in");
+        assert!(server.was_any_created().unwrap(), "revoking the last token must not open the server");
         assert!(operator.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
     }
 
@@ -356,16 +356,19 @@ mod tests {
         let running = tokens(host.path());
         // Revoking a token that doesn't exist changes nothing.
         running.revoke("none").unwrap_err();
-        assert!(!running.were_ever_created().unwrap());
+        assert!(!running.was_any_created().unwrap());
         let (_, secret) = running.create(Identity::agent("a"), None, NOW).unwrap();
-        assert!(running.were_ever_created().unwrap());
+        assert!(running.was_any_created().unwrap());
         fs::remove_file(running.file()).unwrap();
         for tokens in [&running, &tokens(host.path())] {
-            assert!(tokens.were_ever_created().unwrap());
+            assert!(tokens.was_any_created().unwrap());
             assert_eq!(tokens.check(&secret, NOW).unwrap(), None);
         }
         fs::remove_dir_all(host.path().join(".stead")).unwrap();
-        assert!(running.were_ever_created().unwrap(), "what runs remembers");
+        assert!(
+            running.was_any_created().unwrap(),
+            "a running server has to remember that there was a token"
+        );
     }
 
     #[test]
@@ -375,7 +378,7 @@ mod tests {
         let (_, secret) = tokens.create(Identity::agent("a"), Some(Timestamp(NOW.0 + 1)), NOW).unwrap();
         assert!(tokens.check(&secret, NOW).unwrap().is_some());
         assert_eq!(tokens.check(&secret, Timestamp(NOW.0 + 1)).unwrap(), None);
-        assert!(tokens.were_ever_created().unwrap());
+        assert!(tokens.was_any_created().unwrap());
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn a_fork_is_there_at_once_and_after_reopening() {
     let config = config(&directory, CONFIG);
     let stead = Stead::open(&config, "coder").unwrap();
     assert_eq!(stead.forks().unwrap().count(), 0);
-    assert!(!directory.path().join(".stead").exists(), "asking for forks makes no database");
+    assert!(!directory.path().join(".stead").exists(), "listing forks must not create the database");
     let writer = Stead::open(&config, "writer").unwrap();
     writer.vfs().write("/all/part/f", "1").unwrap();
     writer.vfs().write("/all/outside", "1").unwrap();
@@ -166,7 +166,7 @@ fn a_fork_needs_approval_where_its_base_needs_it() {
     let error_kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
     let forked = stead.with_approval().fork("/all", "draft").unwrap();
     stead.with_approval().fork_to("/all", "theirs", "other").unwrap();
-    assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has agreed here");
+    assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has approved this call");
     let opened = Stead::open(&config, "coder").unwrap();
     assert_eq!(error_kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);
     let other_stead = Stead::open(&config, "other").unwrap();

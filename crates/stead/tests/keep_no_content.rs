@@ -157,5 +157,5 @@ fn gc_removes_content_that_was_retained_before_retention_was_turned_off() {
     stores.gc(Retention::default(), GcOptions::default(), SystemClock.now(), &mut |_, _| ()).unwrap();
     assert_eq!(displaced_count(&directory), 0);
     let log = open(&directory).vfs().log(&LogQuery::default()).unwrap();
-    assert_eq!(log.len(), 3, "who did what stays known");
+    assert_eq!(log.len(), 3, "the log has to keep all operations");
 }

@@ -201,5 +201,5 @@ fn a_directory_with_another_steads_state_is_not_copied() {
     host.stead
         .export("/yard/inner", destination, OnExisting::Refuse, CompareBy::default(), &mut NoObserver)
         .unwrap();
-    assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export leaves it out");
+    assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export has to leave out Stead's own files");
 }

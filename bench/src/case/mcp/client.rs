@@ -1,4 +1,4 @@
-//! A client of an MCP server over pipes: lines of JSON, and no library between us and what is measured.
+//! An MCP client over pipes that writes and reads lines of JSON itself, so that no library is part of what is measured.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -19,7 +19,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Client {
     child: Child,
-    /// Gone when the server has to end.
+    /// `None` once the server has to end.
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     line: String,
@@ -27,7 +27,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a server, and says how long that took until it answered.
+    /// Starts a server. Also returns how long it took until the server answered.
     pub fn start(mut command: Command) -> Result<(Client, Duration)> {
         let params = json!({
             "protocolVersion": "2025-11-25",
@@ -35,7 +35,7 @@ impl Client {
             "clientInfo": { "name": "stead-bench", "version": "0.1.0" },
         });
         let start = Instant::now();
-        // What servers greet people with is of no use here; why one did not start is.
+        // Stderr is needed only if the server doesn't start: then it says why.
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take();
@@ -51,7 +51,7 @@ impl Client {
         Ok((client, duration))
     }
 
-    /// Uses a tool. Returns its text, also where it refuses, and how long it took.
+    /// Calls a tool. Returns its text, also if the call is refused, and how long it took.
     pub fn call(&mut self, call: &Call) -> Result<(String, Duration)> {
         let line = self.line_for(call);
         let start = Instant::now();
@@ -61,12 +61,12 @@ impl Client {
         let answer: Value = serde_json::from_str(&self.line)?;
         let text = answer["result"]["content"][0]["text"].as_str().or(answer["error"]["message"].as_str());
         Ok((
-            text.ok_or_else(|| format!("`{}` answers without words: {answer}", call.tool))?.to_owned(),
+            text.ok_or_else(|| format!("`{}` answers without text: {answer}", call.tool))?.to_owned(),
             duration,
         ))
     }
 
-    /// Makes all of these calls, so many of them at a time, and says how long that took. One that fails is an error.
+    /// Makes all of these calls, `width` of them at a time, and returns how long that took. Fails if a call fails.
     pub fn call_concurrently(&mut self, width: usize, calls: &[Call]) -> Result<Duration> {
         let lines: Vec<String> = calls.iter().map(|call| self.line_for(call)).collect();
         let (first, rest) = lines.split_at(width.min(lines.len()));
@@ -90,11 +90,12 @@ impl Client {
         self.call_count
     }
 
-    /// The most memory that the server has had so far, in bytes.
+    /// The most memory that the server has used so far, in bytes.
     pub fn peak_memory(&self) -> Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("the kernel tells no peak")?;
+        let kib =
+            line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("the kernel reports no `VmHWM`")?;
         Ok(kib.trim().parse::<f64>()? * 1024.0)
     }
 
@@ -110,31 +111,31 @@ impl Client {
     }
 
     fn send(&mut self, line: &str) -> Result {
-        Ok(self.stdin.as_mut().ok_or("the server was told to end")?.write_all(line.as_bytes())?)
+        Ok(self.stdin.as_mut().ok_or("the server was asked to end")?.write_all(line.as_bytes())?)
     }
 
-    /// Reads until there is an answer, and leaves it in `self.line`; what a server says by itself is passed by.
+    /// Reads until there is an answer, and leaves it in `self.line`. Skips messages that the server sends by itself.
     fn read_answer(&mut self) -> Result {
         loop {
             self.line.clear();
             if self.stdout.read_line(&mut self.line)? == 0 {
-                return Err("the server has hung up".into());
+                return Err("the server closed the connection".into());
             }
-            // Quotes inside of texts are escaped, so these are the message's own.
+            // Quotes inside texts are escaped, so a match is always a key of the message.
             if self.line.contains("\"result\":") || self.line.contains("\"error\":") {
                 return Ok(());
             }
         }
     }
 
-    /// What a server that did not start had to say.
+    /// The stderr of a server that did not start.
     fn error_output(&mut self) -> String {
         let _ = self.child.kill();
         let stderr = self.child.stderr.take().map(std::io::read_to_string);
         stderr.and_then(std::io::Result::ok).unwrap_or_default()
     }
 
-    /// A server must not come to wait for somebody to read its log.
+    /// Reads and drops the rest of stderr, so that the server never waits for a reader of its log.
     fn discard_stderr(&mut self) {
         if let Some(mut stderr) = self.child.stderr.take() {
             std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
@@ -144,7 +145,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Whoever ends by itself when its client goes has done so by then, also on a busy machine.
+        // A server that ends when its input is closed gets 10 seconds for it, which is enough on a busy machine too.
         drop(self.stdin.take());
         for _ in 0..1_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {

@@ -1,4 +1,4 @@
-//! What the servers serve: the same files on disk and in a database, which has many more beside them.
+//! The files that the servers serve: the same on disk and in a database. The database has many more besides them.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub fn create_files(data: &Path) -> Result {
     Ok(std::fs::write(directory.join("stead.toml"), CONFIG)?)
 }
 
-/// The agent has all that one gets without asking; the audit is on because nothing turns it off.
+/// The agent has the default settings; the audit is on by default.
 const CONFIG: &str = r#"
 [database]
 url = "sqlite:stead.db"
@@ -50,7 +50,7 @@ pub fn path(number: usize) -> String {
     format!("tree/{:02}/{number:05}.txt", number / 100)
 }
 
-/// The content of a file below `tree`; few of them hold the rare word.
+/// The content of a file below `tree`. Few of them contain the rare word.
 pub fn content(number: usize) -> Vec<u8> {
     let mut content = text(number, SMALL);
     if contains_rare_word(number) {
@@ -60,7 +60,7 @@ pub fn content(number: usize) -> Vec<u8> {
     content
 }
 
-/// How many files hold the rare word.
+/// How many files contain the rare word.
 pub fn rare_file_count() -> usize {
     (0..TREE_FILES).filter(|number| contains_rare_word(*number)).count()
 }

@@ -1,5 +1,5 @@
-//! A directory is swapped for a symlink that leads outside, back and forth, while calls go through it: how many of them
-//! land or look outside.
+//! Swaps a directory for a symlink that leads outside, back and forth, while calls go through it, and counts the calls
+//! that read or write outside.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -13,12 +13,13 @@ use super::server::{Programs, Server};
 use crate::Result;
 use crate::contender::new_directory;
 
-/// Stands in the file outside, and nowhere inside.
+/// The content of the file outside, which no file inside has.
 const SECRET: &str = "outside-secret";
 /// The name of a file that is only outside.
 const ONLY_OUTSIDE: &str = "only-outside";
 
-/// Races a server over files on disk, which are its own below `data`, and counts the calls that reached outside.
+/// Runs the race against a server over files on disk below `data`, which no other server uses. Returns how many calls
+/// reached outside.
 pub fn run(programs: &Programs, server: Server, data: &Path, call_count: usize) -> Result<usize> {
     let (files, outside) = (new_directory(data, "files")?, new_directory(data, "outside")?);
     let (directory, link) = (new_directory(&files, "d")?, files.join("link"));
@@ -33,7 +34,8 @@ pub fn run(programs: &Programs, server: Server, data: &Path, call_count: usize) 
             while !stop.load(Ordering::Relaxed) {
                 renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE)?;
                 swaps.fetch_add(1, Ordering::Relaxed);
-                // Each state has to last about as long as a call takes, or whoever looks twice never finds the same.
+                // Each state has to last about as long as a call takes. Otherwise a server that checks a path twice
+                // would never see the same state twice.
                 std::thread::sleep(Duration::from_micros(50));
             }
             Ok(())
@@ -64,22 +66,22 @@ fn race(
             2 => server.find(data, "d", "**/*outs*"),
             _ => server.write(data, &format!("d/{name}"), "inside\n"),
         };
-        // A refusal is an answer, too: most calls that find a symlink get one.
+        // A refusal is an answer, too: most calls that meet the symlink are refused.
         let (text, _) = client.call(&call)?;
         let read_outside = text.contains(SECRET) || names_file(&text, ONLY_OUTSIDE);
-        // A write that landed outside is counted, and taken away, so that the next one is counted as well.
+        // A file that was written outside is counted and removed, so that the next one is counted as well.
         let wrote_outside = call.tool == "write_file" && std::fs::remove_file(outside.join(&name)).is_ok();
         escaped += usize::from(read_outside || wrote_outside);
         inside_reads += usize::from(text.starts_with("inside\n"));
     }
-    // Whoever refuses everything can't let anything escape.
+    // A server that refuses everything lets nothing escape, and that would prove nothing.
     if inside_reads == 0 {
         return Err(format!("{} has read nothing in {call_count} calls", server.label()).into());
     }
     Ok(escaped)
 }
 
-/// Whether one of the lines ends with this name, or has it before a tab.
+/// Whether one of the lines ends with this name, or has it right before the first tab.
 fn names_file(text: &str, name: &str) -> bool {
     text.lines().any(|line| line.split('\t').next().is_some_and(|line| line.ends_with(name)))
 }

@@ -1,4 +1,4 @@
-//! The servers: how each is started, and what its tools are called.
+//! The servers: how each is started, and the names of its tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,12 +8,12 @@ use serde_json::json;
 use super::client::Call;
 use crate::Result;
 
-/// Who serves.
+/// A server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
-    /// Ours, over files in a database.
+    /// Stead's server, over files in a database.
     Virtual,
-    /// Ours, over files on disk.
+    /// Stead's server, over files on disk.
     Physical,
     /// The crate `rust-mcp-filesystem`.
     Rust,
@@ -21,10 +21,10 @@ pub enum Server {
     Node,
 }
 
-/// All of them, in the order of the table.
+/// All servers, in the order of the table.
 pub const SERVERS: [Server; 4] = [Server::Virtual, Server::Physical, Server::Rust, Server::Node];
 
-/// Where the programs are: whoever starts the benchmark has built and installed them.
+/// Where the programs are. `cargo xtask bench` builds and installs them before it starts the benchmark.
 #[derive(Debug)]
 pub struct Programs {
     stead: PathBuf,
@@ -33,7 +33,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// As the environment tells.
+    /// Reads the paths of the programs from environment variables.
     pub fn find() -> Result<Self> {
         let env_path = |name: &str| {
             let path = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_file());
@@ -46,7 +46,8 @@ impl Programs {
         })
     }
 
-    /// Starts a server over the files that are in `data`, in `files` and `virtual`. What ours keeps lies there, too.
+    /// The command that starts a server over the files in `data`, in `files` and `virtual`. The state of Stead's server
+    /// is in `data`, too.
     pub fn command(&self, server: Server, data: &Path) -> Command {
         let files = data.join("files");
         let mut command = match server {
@@ -85,12 +86,12 @@ impl Server {
         }
     }
 
-    /// Whether it is one of ours.
+    /// Whether it is Stead's server.
     pub fn is_ours(self) -> bool {
         matches!(self, Server::Virtual | Server::Physical)
     }
 
-    /// How it names a path, which is relative to the files.
+    /// The path as this server expects it. `path` is relative to the files.
     fn path(self, data: &Path, path: &str) -> String {
         match self {
             Server::Virtual | Server::Physical => format!("/files/{path}"),
@@ -109,7 +110,7 @@ impl Server {
         Call { tool: "write_file", arguments: json!({ "path": self.path(data, path), "content": content }) }
     }
 
-    /// Lists a directory, all of it. Ours says sizes and times, the others say names.
+    /// Lists a whole directory. Stead's server returns sizes and times, too; the others return only names.
     pub fn list(self, data: &Path, path: &str) -> Call {
         let mut arguments = json!({ "path": self.path(data, path) });
         if self.is_ours() {
@@ -124,7 +125,7 @@ impl Server {
         Call { tool, arguments: json!({ "path": self.path(data, directory), "pattern": pattern }) }
     }
 
-    /// Finds a text in files whose names end with `.txt`, if it can.
+    /// Finds a text in files whose names end with `.txt`. `None` if the server has no tool for it.
     pub fn search(self, data: &Path, directory: &str, text: &str) -> Option<Call> {
         let path = self.path(data, directory);
         match self {

@@ -47,7 +47,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let known = config.agents.keys().cloned().collect();
         return Err(stead::Error::UnknownAgent { name: agent.clone(), known }.into());
     }
-    let has_no_tokens = !Tokens::of(&config).were_ever_created()?;
+    let has_no_tokens = !Tokens::of(&config).was_any_created()?;
     let options = HttpOptions { agent, public_url: args.public_url };
     let result_format = ResultFormat::structured_if(args.structured);
     serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), result_format, options, |url| {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::fixture::{Caller, Fixture, PATHS, canary_paths, check};
 use crate::is_long;
-use crate::world::{Caller, Fixture, PATHS, canary_paths, check};
 
 /// How a command is run in this test.
 enum Row {

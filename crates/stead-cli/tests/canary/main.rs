@@ -7,11 +7,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod commands;
+mod fixture;
+mod hidden_names;
 mod mounts;
 mod resources;
 mod tools;
-mod twins;
-mod world;
 
 /// Whether all combinations are tried, or only a sample of them.
 fn is_long() -> bool {

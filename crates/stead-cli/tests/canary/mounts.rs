@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Caller, Fixture, NAME, PATHS, canary_paths, check};
+use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 
 /// A mounted stead. Dropping it unmounts it.
 pub(crate) struct Mounted(Child);
@@ -96,7 +96,7 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
         file.write_all(b"x").unwrap();
         assert_eq!(file.metadata().unwrap().size(), 0, "{path}");
         fs::remove_file(&host_path).unwrap();
-        assert_eq!(file.metadata().unwrap().size(), 0, "{path} after it was removed");
+        assert_eq!(file.metadata().unwrap().size(), 0, "the size of {path} after it was removed");
         check(
             path,
             format!("{:?}", rustix::fs::statvfs(root.join("drop")).map(|space| space.f_bfree)).as_bytes(),

@@ -5,7 +5,7 @@ use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::world::{Caller, Fixture, PATHS, canary_paths, check};
+use crate::fixture::{Caller, Fixture, PATHS, canary_paths, check};
 
 struct Client {
     stdin: ChildStdin,

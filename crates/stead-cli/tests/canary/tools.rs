@@ -7,8 +7,8 @@ use stead::tools::{Block, TOOLS, Tool};
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{LogQuery, WalkQuery};
 
+use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 use crate::is_long;
-use crate::world::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 
 /// The values that an argument is tried with. An argument that isn't listed here fails the test.
 fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Value> {

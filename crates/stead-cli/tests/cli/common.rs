@@ -104,7 +104,7 @@ pub(crate) fn output_text(output: &Output, directory: &Path) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     for stream in [&stdout, &stderr] {
-        assert!(!stream.contains(directory.to_str().unwrap()), "a host path got out: {stream}");
+        assert!(!stream.contains(directory.to_str().unwrap()), "the output contains a host path: {stream}");
     }
     let mut shown = stdout;
     if !stderr.is_empty() {

@@ -106,14 +106,14 @@ fn a_client_of_the_demo_reads_is_denied_edits_undoes_and_is_on_record() {
     {
         let on_record = |record: &&Value| record["call"] == call && record["outcome"] == outcome;
         let count = records.iter().filter(on_record).count();
-        assert!(count > 0, "{call} {outcome} is not on record: {audit_records}");
+        assert!(count > 0, "the audit has no record of {call} {outcome}: {audit_records}");
     }
 
     let pid = rustix::process::Pid::from_child(&demo.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(demo.child.wait().unwrap().success());
     let remaining = std::fs::read_dir(dir.path("")).unwrap().count();
-    assert_eq!(remaining, 0, "nothing is left of it");
+    assert_eq!(remaining, 0, "the demo has to remove all its files");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn a_second_signal_ends_a_command_at_once_even_if_stderr_is_closed() {
     }
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let status = loop {
-        assert!(std::time::Instant::now() < deadline, "it goes on");
+        assert!(std::time::Instant::now() < deadline, "the process does not end");
         interrupt(&child);
         if let Some(status) = child.try_wait().unwrap() {
             break status;

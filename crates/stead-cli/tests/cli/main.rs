@@ -1,19 +1,19 @@
 //! The real binary as people and scripts use it. Each test compares the whole output.
 #![allow(clippy::unwrap_used)]
 
-mod answers;
-mod attacks;
 mod audit;
-mod broken;
+mod audit_attacks;
+mod audit_records;
+mod broken_stores;
 mod common;
 mod demo;
 mod first_minutes;
 mod fixtures;
 mod forks;
-mod hosts;
+mod git_repositories;
+mod history;
 mod interrupted;
-mod past;
-mod records;
-mod repositories;
+mod output;
 mod serving;
+mod tool_results;
 mod tools;

@@ -37,7 +37,7 @@ impl Launched {
         serde_json::from_str(&line).unwrap_or_else(|_| {
             let mut stderr = String::new();
             self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-            panic!("no message: {line:?}; {stderr}")
+            panic!("not a JSON message: {line:?}; {stderr}")
         })
     }
 
@@ -104,7 +104,7 @@ fn wait_for_exit(child: &mut Child) -> Option<i32> {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    panic!("it goes on");
+    panic!("the process does not end");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_server_ends_when_its_output_is_closed_though_its_input_is_open() {
         }
         assert_eq!(wait_for_exit(&mut child), Some(0), "asks: {sends_request}");
         let running = std::fs::read_dir(dir.path(".stead/audit/running")).unwrap();
-        assert_eq!(running.count(), 0, "it has ended in good order");
+        assert_eq!(running.count(), 0, "the server has to end its audit instance");
     }
 }
 
@@ -144,7 +144,10 @@ fn a_server_whose_stderr_is_closed_still_uses_each_changed_configuration() {
         std::fs::write(dir.path("stead.toml"), &config).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while server.call("stat", json!({ "path": format!("/{name}") }))["isError"] == true {
-            assert!(Instant::now() < deadline, "the {name} change is never used");
+            assert!(
+                Instant::now() < deadline,
+                "the {name} change of the configuration was not loaded in time"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }

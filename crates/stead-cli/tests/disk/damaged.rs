@@ -1,6 +1,6 @@
 //! What the commands report of a damaged or lost database, and how it is restored.
 
-use crate::small::Disk;
+use crate::small_disk::Disk;
 
 /// Changes some bytes of a file's content in the database file.
 fn damage(disk: &Disk, from: &[u8], to: &[u8]) {
@@ -70,7 +70,7 @@ fn a_lost_database_is_reported_and_not_replaced_by_a_new_one() {
             assert_eq!(code, 70, "{loss}: {args:?}: {output}");
             assert!(loss == "no database" || output.contains("restore-backup"), "{loss}: {args:?}: {output}");
         }
-        assert!(!path.exists() || loss != "deleted", "{loss}: nothing was made");
+        assert!(!path.exists() || loss != "deleted", "{loss}: a new database was created");
         let (code, output) = disk.run(&["restore-backup", "copy.db", "--yes"]);
         assert_eq!(code, 0, "{loss}: {output}");
         assert_eq!(disk.run(&["cat", "/notes/keep"]), (0, "hello\n".to_owned()), "{loss}");

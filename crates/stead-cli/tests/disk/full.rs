@@ -1,6 +1,6 @@
 //! A full disk can be read and emptied, and every change that doesn't fit fails with the same exit code.
 
-use crate::small::{Disk, Kind, on_small_disk};
+use crate::small_disk::{Disk, Kind, on_small_disk};
 
 fn sweep(disk: &Disk) {
     disk.set_up();
@@ -108,12 +108,12 @@ fn fill_through_a_mount(disk: &Disk) {
         let (_, listing) = sh(&format!("ls {workspace}"));
         assert!(!listing.contains("s1\n") && listing.contains("s4\n"), "{workspace}: {listing}");
     }
-    // Once there is room, everything works again.
+    // Once there is space, everything works again.
     let (succeeded, text) = sh("rm -f v/big* p/big*");
     assert!(succeeded, "{text}");
     let (unmounted, text) = sh(&format!("cd / && umount {}", disk.path("mnt").display()));
     assert!(unmounted, "{text}");
-    // When the mount's process ends, it writes its database log back, into the room that `gc` needs. If it can't sign
+    // When the mount's process ends, it writes its database log back, into the space that `gc` needs. If it can't sign
     // the end of its records, its directory stays.
     let (running, start) = (disk.path(".stead/audit/running"), std::time::Instant::now());
     while std::fs::read_dir(&running).unwrap().next().is_some() && start.elapsed().as_secs() < 5 {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod damaged;
-mod elsewhere;
 mod full;
 mod read_only;
-mod small;
+mod separate_store_disk;
+mod small_disk;

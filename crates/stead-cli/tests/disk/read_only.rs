@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::small::{Disk, Kind, on_small_disk};
+use crate::small_disk::{Disk, Kind, on_small_disk};
 
 /// Adds a directory of the host with a history, and a snapshot `s1` of it and of the database.
 fn add_directory(disk: &Disk) {
@@ -108,7 +108,7 @@ fn a_user_who_may_only_read_the_state_files_can_read_the_stead() {
     allow_reading(host.path());
     let is_superuser = rustix::process::geteuid().is_root();
     if !is_superuser {
-        eprintln!("SKIPPED: only the superuser can be somebody else");
+        eprintln!("SKIPPED: only root can act as another user");
         return;
     }
     std::fs::copy(env!("CARGO_BIN_EXE_stead"), disk.path("stead")).unwrap();

@@ -142,18 +142,18 @@ impl OnMount {
         self.child.wait().unwrap()
     }
 
-    /// Ends the mount in good order. Fails if something of it is left.
+    /// Ends the mount with SIGTERM. Fails if the directory is still mounted afterwards.
     pub(crate) fn end_cleanly(self) {
         let mount_point = self.mount_point.clone();
         assert!(self.end(Signal::TERM).success());
-        assert!(!is_mounted(&mount_point), "a mount is left behind");
+        assert!(!is_mounted(&mount_point), "the directory is still mounted");
     }
 
     /// Kills the mount's process, and waits until the watchdog has removed the mount.
     pub(crate) fn kill(self) {
         let mount_point = self.mount_point.clone();
         self.end(Signal::KILL);
-        assert!(eventually(|| !is_mounted(&mount_point)), "its keeper should have cleared the mount away");
+        assert!(eventually(|| !is_mounted(&mount_point)), "the watchdog did not unmount the directory");
     }
 }
 
@@ -164,7 +164,7 @@ impl Drop for OnMount {
             self.child.wait().unwrap();
         }
         if !std::thread::panicking() {
-            assert!(eventually(|| !is_mounted(&self.mount_point)), "a mount is left behind");
+            assert!(eventually(|| !is_mounted(&self.mount_point)), "the directory is still mounted");
         }
     }
 }

@@ -2,14 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-mod bounds;
 mod coherence;
 mod common;
-mod life;
+mod history;
 mod modes;
-mod ordinary;
-mod past;
+mod mounting;
 mod posix;
 mod programs;
-mod together;
+mod restrictions;
+mod special_files;
 mod torture;
+mod visibility;

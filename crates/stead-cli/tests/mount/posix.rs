@@ -175,7 +175,7 @@ fn attributes_are_kept() {
         assert_eq!(
             fs::metadata(&path).unwrap().modified().unwrap(),
             modified_at_close,
-            "it is the same after a while"
+            "the modification time must not change later"
         );
         let uid = rustix::process::getuid().as_raw();
         assert_eq!(after.uid(), uid);
@@ -215,7 +215,7 @@ fn a_file_is_created_and_truncated_only_on_request() {
         fs::write(&path, "2nd").unwrap();
         let mut text = String::new();
         (&reader).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "2nd", "whoever has it open sees what is written");
+        assert_eq!(text, "2nd", "a program that has the file open has to see the new content");
         fs::File::options().write(true).open(&path).unwrap().set_len(1).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
     }
@@ -261,7 +261,7 @@ fn a_running_program_cannot_be_written_to() {
                 let refused = rustix::fs::open(&program, flags, Mode::empty()).unwrap_err();
                 assert_eq!(refused, rustix::io::Errno::TXTBSY, "{workspace}, {flags:?}");
             }
-            assert!(running.try_wait().unwrap().is_none(), "{workspace}: it was ended");
+            assert!(running.try_wait().unwrap().is_none(), "{workspace}: the program was ended");
             running.kill().unwrap();
             running.wait().unwrap();
         }

@@ -148,7 +148,7 @@ impl Step {
 }
 
 #[test]
-#[ignore = "the recorded program of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it and record it"]
 fn the_recorded_program() {
     let mut reporter = Reporter::new();
     let mount_point = std::env::var(MOUNT_POINT).unwrap();

@@ -46,7 +46,7 @@ impl FaultyStore {
     }
 }
 
-/// The line between a caller and a Store.
+/// The connection between a caller and a Store. It counts the calls and makes one of them fail.
 #[derive(Debug)]
 struct FaultyConnection {
     fault: Fault,
@@ -318,7 +318,8 @@ mod tests {
     use crate::testkit::ModelStore;
     use crate::testkit::suite::subject::{at, change, write, write_with};
 
-    /// Three calls that lead to a file `a`, as far as they go, and whether the file is there afterwards.
+    /// Makes the three calls that create the file `a`. Returns their result, whether the file exists afterwards, and
+    /// the number of calls.
     fn draft_a_file(fault: Fault) -> (StoreResult<()>, bool, u64) {
         let store = Arc::new(ModelStore::new());
         let faulty = FaultyStore::new(store.clone(), fault);

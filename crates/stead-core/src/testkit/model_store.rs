@@ -44,7 +44,7 @@ impl ModelStore {
         ModelStore { state: Mutex::new(state), listeners: Arc::default(), audit_log: None }
     }
 
-    /// An empty Store that writes down its own changes.
+    /// An empty Store that records its own changes in this audit log.
     pub fn recording(audit_log: Arc<MemoryAuditLog>) -> Self {
         ModelStore { audit_log: Some(audit_log), ..ModelStore::new() }
     }
@@ -106,7 +106,7 @@ impl Store for ModelStore {
         let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
         let mut remaining = names.iter().filter(|(name, _)| is_after(name));
         let entry = |(name, &id): (&Vec<u8>, &_)| {
-            let name = Name::new(&**name).expect("only names are kept");
+            let name = Name::new(&**name).expect("the tree contains only valid names");
             Entry { name, attr: tree.attr(id) }
         };
         let entries = remaining.by_ref().take(page.limit).map(entry).collect();
@@ -205,7 +205,7 @@ impl Store for ModelStore {
         Ok(Applied { revision: None, outcomes: applied.outcomes })
     }
 
-    /// There is no disk to wait for.
+    /// Does nothing: the model has no disk.
     fn sync(&self) -> StoreResult<()> {
         Ok(())
     }
@@ -234,7 +234,7 @@ impl ChangeFeed for ModelStore {
         let state = self.state.lock();
         let cursor = cursor.unwrap_or(state.revision);
         let newer = || state.changes.iter().filter(|change| change.revision > cursor);
-        // A cursor is a version, so a stretch ends only where a version does.
+        // A cursor is a revision, so a page ends only at the end of a revision.
         let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.revision);
         let changes: Vec<_> = newer().filter(|change| change.revision <= end).cloned().collect();
         Ok(Feed { changes, cursor: end, more: end < state.revision })
@@ -270,7 +270,7 @@ fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
     }
 }
 
-/// Judges a change by what lies below each quota root before and after it.
+/// Checks the quotas of a change: compares what is below each quota root before and after it.
 fn check_quotas(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
     for quota in quotas {
         let attrs_below =
@@ -355,5 +355,5 @@ fn check_memory_size(size: u64) -> StoreResult<usize> {
     if size > MAX_SIZE {
         return Err(StoreError::TooLarge { size, limit: MAX_SIZE });
     }
-    Ok(usize::try_from(size).expect("a gigabyte can be counted"))
+    Ok(usize::try_from(size).expect("the size of a model file fits into usize"))
 }

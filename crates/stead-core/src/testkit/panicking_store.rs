@@ -16,27 +16,27 @@ pub struct PanickingStore;
 #[deny(clippy::missing_trait_methods)]
 impl Store for PanickingStore {
     fn info(&self) -> StoreInfo {
-        panic!("the Store was touched: info")
+        panic!("the Store was called: info")
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
-        panic!("the Store was touched: stat {at:?}")
+        panic!("the Store was called: stat {at:?}")
     }
 
     fn read(&self, at: &NodePath, _: u64) -> StoreResult<FileContent> {
-        panic!("the Store was touched: read {at:?}")
+        panic!("the Store was called: read {at:?}")
     }
 
     fn open(&self, at: &NodePath, _: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
-        panic!("the Store was touched: open {at:?}")
+        panic!("the Store was called: open {at:?}")
     }
 
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
-        panic!("the Store was touched: read_link {at:?}")
+        panic!("the Store was called: read_link {at:?}")
     }
 
     fn list(&self, at: &NodePath, _: &Page) -> StoreResult<Listing> {
-        panic!("the Store was touched: list {at:?}")
+        panic!("the Store was called: list {at:?}")
     }
 
     fn walk(
@@ -45,7 +45,7 @@ impl Store for PanickingStore {
         _: &WalkOptions,
         _: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        panic!("the Store was touched: walk {at:?}")
+        panic!("the Store was called: walk {at:?}")
     }
 
     fn grep(
@@ -54,49 +54,49 @@ impl Store for PanickingStore {
         _: &Grep,
         _: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        panic!("the Store was touched: grep {at:?}")
+        panic!("the Store was called: grep {at:?}")
     }
 
     fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
-        panic!("the Store was touched: draft {base:?}")
+        panic!("the Store was called: draft {base:?}")
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
-        panic!("the Store was touched: apply {change:?}")
+        panic!("the Store was called: apply {change:?}")
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        panic!("the Store was touched: usage {at}")
+        panic!("the Store was called: usage {at}")
     }
 
     fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
-        panic!("the Store was touched: stat_many {at:?}")
+        panic!("the Store was called: stat_many {at:?}")
     }
 
     fn read_many(&self, at: &[NodePath], _: u64) -> Vec<StoreResult<FileContent>> {
-        panic!("the Store was touched: read_many {at:?}")
+        panic!("the Store was called: read_many {at:?}")
     }
 
     fn sync(&self) -> StoreResult<()> {
-        panic!("the Store was touched: sync")
+        panic!("the Store was called: sync")
     }
 
-    /// A caller that lets go of a node touches nothing.
+    /// Allowed: forgetting a node makes no call to a real Store either.
     fn forget_node(&self, _: NodeId) {}
 
     fn history(&self) -> Option<&dyn History> {
-        panic!("the Store was touched: history")
+        panic!("the Store was called: history")
     }
 
     fn forks(&self) -> Option<&dyn Forks> {
-        panic!("the Store was touched: forks")
+        panic!("the Store was called: forks")
     }
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
-        panic!("the Store was touched: feed")
+        panic!("the Store was called: feed")
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
-        panic!("the Store was touched: maintenance")
+        panic!("the Store was called: maintenance")
     }
 }

@@ -180,7 +180,7 @@ impl Toolbox {
     }
 
     /// Whether some call may need a person's approval.
-    pub fn may_ask(&self) -> bool {
+    pub fn may_need_approval(&self) -> bool {
         !self.choice.ask.is_empty()
             || self.vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never)
     }
@@ -265,7 +265,7 @@ impl Toolbox {
     /// The approval request of a call; `None` if nothing can need approval.
     fn approval_request(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
         let tool_needs_approval = self.choice.ask.contains(tool.name);
-        if !tool_needs_approval && !self.may_ask() {
+        if !tool_needs_approval && !self.may_need_approval() {
             return None;
         }
         let request = match answer {

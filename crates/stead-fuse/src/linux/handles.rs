@@ -181,7 +181,7 @@ mod tests {
         assert!(!retries.take_or_add(2, 10), "another thread");
         assert!(!retries.take_or_add(1, 11), "another file");
         assert!(retries.take_or_add(1, 10));
-        assert!(!retries.take_or_add(1, 10), "the next time it may go by a name");
+        assert!(!retries.take_or_add(1, 10), "the next attempt may use a name");
         for thread in 100..200 {
             assert!(!retries.take_or_add(thread, 10));
         }
@@ -198,6 +198,9 @@ mod tests {
         let thread = thread.join().unwrap();
         users.add(thread);
         assert!(users.includes_process_of(thread));
-        assert!(users.includes_process_of(u32::MAX), "one that nobody knows any more");
+        assert!(
+            users.includes_process_of(u32::MAX),
+            "a thread that doesn't exist any more has to count as included"
+        );
     }
 }

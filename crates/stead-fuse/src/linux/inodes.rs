@@ -629,9 +629,13 @@ mod tests {
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(a, &name("b"), &node("/a/b", 11), true);
         assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
-        assert_eq!(inodes.forget(a, 2), [], "something in it is known");
+        assert_eq!(inodes.forget(a, 2), [], "the kernel still knows an entry in it");
         assert_eq!(path(&inodes, b).as_deref(), Some("/a/b"));
-        assert_eq!(inodes.forget(b, 1), [(0, NodeId(10)), (0, NodeId(11))], "its parent goes with it");
+        assert_eq!(
+            inodes.forget(b, 1),
+            [(0, NodeId(10)), (0, NodeId(11))],
+            "its parent has to be forgotten, too"
+        );
         assert_eq!(inodes.0.lock().inodes.len(), 1);
         assert_eq!(inodes.0.lock().names.len(), 0);
         assert_eq!(inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
@@ -676,7 +680,7 @@ mod tests {
         assert_eq!(
             inodes.record_found(ROOT_INO, &name("c"), &node("/c", 10), true),
             second,
-            "another has only moved it"
+            "the node was only moved, so it keeps its inode"
         );
         assert_eq!(inodes.forget(second, 2), [(0, NodeId(10))]);
     }
@@ -696,7 +700,10 @@ mod tests {
         let second = inodes.record_found(ROOT_INO, &name("new"), &file_created_at("/new", 2), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
-        assert!(inodes.should_look_up_again(first), "a program that goes by the old name looks again");
+        assert!(
+            inodes.should_look_up_again(first),
+            "a program that uses the old name has to look it up again"
+        );
     }
 
     #[test]
@@ -709,7 +716,10 @@ mod tests {
         // A program still has the first one open, and the kernel has its content.
         let third = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 3), true);
         assert!(third != first && third != second);
-        assert!(inodes.is_stale(first, VersionTag(3)), "what is known of the first one stays");
+        assert!(
+            inodes.is_stale(first, VersionTag(3)),
+            "what the kernel knows of the first inode has to stay"
+        );
         assert_eq!(inodes.forget(first, 1), [], "the node belongs to the third");
         assert_eq!(inodes.ino_of(0, NodeId(10)), Some(third));
     }
@@ -726,9 +736,13 @@ mod tests {
         let second = inodes.record_found(ROOT_INO, &name("other"), &workspace_directory("/other", 1), true);
         assert_eq!(inodes.ino_of(0, NodeId(3)), Some(first));
         assert_eq!(inodes.ino_of(1, NodeId(3)), Some(second));
-        assert_eq!(inodes.ino_of(2, NodeId(3)), None, "a third has no place in the mount yet");
+        assert_eq!(inodes.ino_of(2, NodeId(3)), None, "the node of a third Store has no inode yet");
         inodes.remove_foreign(ROOT_INO, &name("one"));
-        assert_eq!(inodes.ino_named(ROOT_INO, &name("one")), Some(first), "a Workspace stays");
+        assert_eq!(
+            inodes.ino_named(ROOT_INO, &name("one")),
+            Some(first),
+            "the inode of a Workspace has to stay"
+        );
     }
 
     #[test]
@@ -750,7 +764,7 @@ mod tests {
         for (ino, times) in [(a, 3), (c, 1), (b, 2)] {
             inodes.forget(ino, times);
         }
-        assert_eq!(inodes.ino_of(0, NodeId(11)), None, "nothing is held for good");
+        assert_eq!(inodes.ino_of(0, NodeId(11)), None, "a forgotten node must not stay in the table");
     }
 
     #[test]
@@ -774,7 +788,7 @@ mod tests {
         inodes.advance_cached_tag(a, Some(VersionTag(2)), VersionTag(3));
         assert!(!inodes.is_stale(a, VersionTag(3)));
         inodes.advance_cached_tag(a, Some(VersionTag(7)), VersionTag(8));
-        assert!(inodes.is_stale(a, VersionTag(8)), "the kernel never had what was changed");
+        assert!(inodes.is_stale(a, VersionTag(8)), "the kernel never had the changed content");
     }
 
     #[test]

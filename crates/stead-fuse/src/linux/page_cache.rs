@@ -172,7 +172,7 @@ mod tests {
         cache.note_read(40_960..45_056);
         assert!(cache.has_pages());
         assert!(cache.note_write(&(4_000..5_000)));
-        assert!(!cache.note_write(&(100..200)), "it was copied after the dropping");
+        assert!(!cache.note_write(&(100..200)), "the page was copied after it was dropped");
         drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(4_096..5_000)), "another page");
@@ -184,7 +184,7 @@ mod tests {
         let invalidation = cache.begin_invalidation(ConcurrentWrites::Possible);
         cache.note_read(0..4096);
         assert!(cache.note_write(&(0..10)));
-        assert!(cache.note_write(&(0..10)), "it may have been copied before the page went");
+        assert!(cache.note_write(&(0..10)), "the bytes may have been copied before the page was dropped");
         drop(invalidation);
         assert!(cache.note_write(&(0..10)));
         assert!(!cache.note_write(&(0..10)));

@@ -46,7 +46,7 @@ pub(super) fn authenticate(
         true => Ok(Caller { identity, token }),
         false => Err(AuthError::UnknownAgent(identity.agent)),
     };
-    if tokens.were_ever_created().map_err(|_| AuthError::Unavailable)? {
+    if tokens.was_any_created().map_err(|_| AuthError::Unavailable)? {
         let secret = bearer_token(headers)?;
         let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unavailable)?;
         let token = token.ok_or(AuthError::InvalidToken)?;

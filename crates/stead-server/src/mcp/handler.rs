@@ -57,7 +57,7 @@ impl McpHandler {
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.live_stead.current().toolbox.may_ask() || !elicitation::can_ask(context) {
+        if !self.live_stead.current().toolbox.may_need_approval() || !elicitation::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
             return self
                 .call_without_asking(&request.name, arguments, context, ApprovalAnswer::NobodyToAsk)

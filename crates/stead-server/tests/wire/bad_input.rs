@@ -96,7 +96,7 @@ fn the_server_stops_reading_from_a_client_that_does_not_read_and_still_sends_all
         }
     });
     std::thread::sleep(std::time::Duration::from_millis(1_500));
-    assert!(!sender.is_finished(), "the server takes what it can answer, and leaves the rest where it is");
+    assert!(!sender.is_finished(), "the server must not read more requests than it can answer");
     let mut answered_ids = std::collections::BTreeSet::new();
     while answered_ids.len() < REQUESTS as usize {
         let answer = client.receive();

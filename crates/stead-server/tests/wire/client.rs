@@ -80,8 +80,8 @@ impl Client {
     /// The next message from the server.
     pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
-        self.read.read_line(&mut line).expect("the server says something in time");
-        assert!(!line.is_empty(), "the server has hung up");
+        self.read.read_line(&mut line).expect("the server sends a line in time");
+        assert!(!line.is_empty(), "the server closed the connection");
         serde_json::from_str(&line).unwrap()
     }
 

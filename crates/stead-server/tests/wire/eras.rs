@@ -31,7 +31,11 @@ fn initialize_returns_the_instructions_and_capabilities() {
     assert_eq!(declared, ["prompts", "resources", "tools"]);
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     let listed = client.request("tools/list", json!({}));
-    assert_eq!(listed["result"].get("resultType"), None, "older clients do not know it");
+    assert_eq!(
+        listed["result"].get("resultType"),
+        None,
+        "an older client must not get a field that it doesn't know"
+    );
 }
 
 #[test]

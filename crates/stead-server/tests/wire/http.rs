@@ -47,7 +47,7 @@ impl Answer {
     pub(crate) fn message(&self) -> Value {
         let event = self.body.lines().rev().find_map(|line| line.strip_prefix("data: {"));
         let text = event.map_or_else(|| self.body.clone(), |rest| format!("{{{rest}"));
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no message: {}", self.body))
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("not a JSON message: {}", self.body))
     }
 }
 
@@ -231,7 +231,7 @@ fn a_request_without_a_valid_token_gets_an_authentication_challenge() {
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"));
         assert!(
             invalid_token.is_empty() || !answer.body.contains(invalid_token),
-            "a credential is never repeated"
+            "an answer must not repeat a credential"
         );
     }
     let forbidden = server.modern(Some(&of_unknown_agent), "tools/list", json!({}));
@@ -276,7 +276,7 @@ fn sessions_are_limited() {
     assert_eq!(
         server.modern(None, "tools/list", json!({})).status,
         200,
-        "who needs no session is not affected"
+        "clients without sessions must not be affected"
     );
     assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 204);
     assert_eq!(server.post(&[], &message).status, 200);

@@ -103,7 +103,7 @@ fn a_call_beyond_the_limit_of_waiting_calls_is_refused() {
     let refused = client.call("stat", json!({ "path": "/one" }));
     assert_eq!(code(&refused), "unavailable", "{refused}");
     let is_answered = client.queued.iter().any(|message| message["id"] == id);
-    assert!(!is_answered, "it was refused while the copy was under way");
+    assert!(!is_answered, "the copy ended before the other call was refused");
     assert_eq!(client.answer(id)["result"]["isError"], false);
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
 }

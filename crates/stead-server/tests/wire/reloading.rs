@@ -29,7 +29,7 @@ fn two_workspaces() -> String {
 fn wait_until(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(15);
     while !condition() {
-        assert!(Instant::now() < deadline, "it does not come to hold");
+        assert!(Instant::now() < deadline, "the new configuration was not loaded in time");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -76,7 +76,7 @@ fn clients_are_notified_that_lists_have_changed() {
     client.wait_for("notifications/resources/list_changed");
     let read = client.call("read_file", json!({ "path": "/more/a" }));
     let text = read["content"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with("1\n[no newline at end; "), "what is only in memory is still there: {text}");
+    assert!(text.starts_with("1\n[no newline at end; "), "the content of a Memory Store has to stay: {text}");
     // An agent that isn't configured any more has no tools.
     steads.replace(&config(&ONE_WORKSPACE.replace("ann", "bob"))).unwrap();
     client.wait_for("notifications/tools/list_changed");

@@ -46,7 +46,7 @@ fn readable_files_are_listed_page_by_page() {
     assert!(pages >= 3, "{pages}");
     assert_eq!(listed[0], "stead://map");
     assert_eq!(listed.len(), 501, "the map, and 250 files twice");
-    assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), 501, "each of them once");
+    assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), 501, "each resource has to be listed once");
     assert!(!listed.iter().any(|uri| uri.contains("secret") || uri.contains("deep")));
     let invalid_cursor = client.request("resources/list", json!({ "cursor": "/secret\u{0}" }));
     assert_eq!(invalid_cursor["error"]["code"], -32602);

@@ -86,7 +86,10 @@ fn every_answer_fits_the_schema_that_was_listed() {
         assert_eq!(schema["type"], "object");
         assert_eq!(schema.get("required"), None);
         for field in answer["structuredContent"].as_object().unwrap().keys() {
-            assert!(schema["properties"].get(field).is_some(), "{tool} tells of `{field}`: {answer}");
+            assert!(
+                schema["properties"].get(field).is_some(),
+                "the answer of {tool} has the field `{field}`, which the schema lacks: {answer}"
+            );
         }
     }
 }

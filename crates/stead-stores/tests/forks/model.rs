@@ -75,11 +75,11 @@ fn forks_agree_with_the_model_and_bases_stay_as_they_are() {
             assert_eq!(snapshot_of(&store.at(*revision)), *expected, "version {revision} of the run {seed}");
         }
         for base in &bases {
-            assert_eq!(snapshot_of(&base.store), base.tree_now, "seed {seed}: a base now");
+            assert_eq!(snapshot_of(&base.store), base.tree_now, "seed {seed}: the current tree of a base");
             assert_eq!(
                 snapshot_of(&base.store.at(base.revision)),
                 base.tree_when_forked,
-                "seed {seed}: a base then"
+                "seed {seed}: an earlier tree of a base"
             );
         }
         assert_sound(&store);

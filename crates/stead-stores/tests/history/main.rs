@@ -1,16 +1,16 @@
-//! History through the door: log, undo, restore, diff and blame, on all Stores with a history.
+//! History through the `Vfs`: log, undo, restore, diff and blame, on all Stores with a history.
 
 #![allow(clippy::unwrap_used)]
 
-mod beside;
+mod access_scopes;
+mod cancellation;
 mod comparing;
+mod concurrent_undo;
+mod external_changes;
 mod modes;
-mod order;
+mod operation_order;
 mod random;
-mod several;
-mod sight;
-mod stopping;
-mod touched;
+mod several_stores;
 mod undoing;
 
 use std::sync::Arc;

@@ -20,7 +20,7 @@ fn rounds() -> u64 {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 }
 }
 
-/// A random act of an agent, which may fail. Returns its operation if it changed something.
+/// Makes a random change as an agent; it may fail. Returns its operation if it changed something.
 fn random_change(vfs: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId> {
     let name = |random: &mut fastrand::Rng| {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e", "d", "e/f/g"];
@@ -104,14 +104,14 @@ fn all_operations_are_undone_one_by_one_and_redone(store: &Arc<dyn Store>) {
         for (index, operation) in operations.iter().rev() {
             undos.push((*index, undo_if_effective(&agents[*index], *operation)));
         }
-        assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
+        assert_eq!(snapshot_of(&**store), first, "seed {seed}: after undoing everything");
         for (index, operation) in undos.iter().rev() {
             // There is nothing to redo for an operation that changed nothing.
             if let Some(operation) = operation {
                 undo(&agents[*index], UndoTarget::Operation(*operation));
             }
         }
-        assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
+        assert_eq!(snapshot_of(&**store), last, "seed {seed}: after redoing everything");
         assert_eq!(
             store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
             Vec::<String>::new()
@@ -135,11 +135,11 @@ fn all_operations_are_undone_at_once_and_redone(store: &Arc<dyn Store>) {
             second_undo.undone.is_empty() && second_undo.conflicts.is_empty(),
             "seed {seed}: {second_undo:?}"
         );
-        assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
+        assert_eq!(snapshot_of(&**store), first, "seed {seed}: after undoing everything");
         if let Some(operation) = undone.operation {
             undo(&vfs, UndoTarget::Operation(operation));
         }
-        assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
+        assert_eq!(snapshot_of(&**store), last, "seed {seed}: after redoing everything");
     }
 }
 
@@ -215,13 +215,13 @@ fn undoing_all_changes_of_a_fork_gives_its_base_again() {
         for (index, operation) in operations.iter().rev() {
             undos.push((*index, undo_if_effective(&agents[*index], *operation)));
         }
-        assert_eq!(snapshot_of(&*fork), first, "seed {seed}: taken back");
+        assert_eq!(snapshot_of(&*fork), first, "seed {seed}: after undoing everything");
         for (index, operation) in undos.iter().rev() {
             if let Some(operation) = operation {
                 undo(&agents[*index], UndoTarget::Operation(*operation));
             }
         }
-        assert_eq!(snapshot_of(&*fork), last, "seed {seed}: brought back");
+        assert_eq!(snapshot_of(&*fork), last, "seed {seed}: after redoing everything");
         assert_eq!(snapshot_of(&base), base_tree, "seed {seed}: the base");
         assert_eq!(
             fork.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,

@@ -349,7 +349,7 @@ fn an_operation_is_undone_once_by_however_many_threads(store: &Subject) {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     let different: std::collections::BTreeSet<_> = undone_ids.iter().collect();
-    assert_eq!((undone_ids.len(), different.len()), (20, 20), "none is claimed by two");
+    assert_eq!((undone_ids.len(), different.len()), (20, 20), "no operation may be undone by two callers");
     assert_eq!(text(&a, "/w/f"), "0");
 }
 

@@ -6,14 +6,14 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a process has to be killed")]
 
-mod acts;
+mod operations;
 mod tracer;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
+use operations::{FOLLOW_UP_LINE, FOLLOW_UPS, Files, FollowUp, KILLED_OPERATIONS, KilledOperation};
 use stead_core::store::{History, Maintenance, RevisionNumber, RevisionQuery};
 use stead_core::vfs::{LostUpdates, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
@@ -57,19 +57,19 @@ fn files(root: &Path) -> Files {
 
 /// The process that is killed.
 #[test]
-#[ignore = "the other end of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it"]
 fn the_process_that_is_killed() {
-    let task = std::env::var(TASK).expect("started by one of the tests here");
+    let task = std::env::var(TASK).expect("one of the tests starts this process");
     let mut parts = task.splitn(5, ',');
     let mut next_part = || parts.next().unwrap();
-    let (act, retains_content, durability) =
-        (Act::named(next_part()), next_part() == "true", next_part().to_owned());
+    let (operation, retains_content, durability) =
+        (KilledOperation::named(next_part()), next_part() == "true", next_part().to_owned());
     let (first, temp) = (RevisionNumber(next_part().parse().unwrap()), Path::new(next_part()));
     let durability = if durability == "Full" { Durability::Full } else { Durability::Fast };
     let store = open(temp, StoreSettings { retains_content, durability });
     let vfs = vfs_for(&store, "dies");
     tracer::begin();
-    act.perform(&vfs, first).unwrap();
+    operation.perform(&vfs, first).unwrap();
     tracer::end();
 }
 
@@ -79,24 +79,31 @@ struct Round {
     problem: Option<String>,
 }
 
-fn kill_and_check(act: Act, other: Other, settings: StoreSettings, calls: Calls, call_index: usize) -> Round {
+fn kill_and_check(
+    operation: KilledOperation,
+    follow_up: FollowUp,
+    settings: StoreSettings,
+    calls: Calls,
+    call_index: usize,
+) -> Round {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let store = open(temp.path(), settings);
-    let (before, first) = acts::set_up(&vfs_for(&store, "dies"), || store.latest_revision().unwrap());
+    let (before, first) = operations::set_up(&vfs_for(&store, "dies"), || store.latest_revision().unwrap());
     let set_up = store.latest_revision().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
     let StoreSettings { retains_content, durability } = settings;
-    let task = format!("{act:?},{retains_content},{durability:?},{},{}", first.0, temp.path().display());
+    let task =
+        format!("{operation:?},{retains_content},{durability:?},{},{}", first.0, temp.path().display());
     command.args(["--ignored", "--exact", "the_process_that_is_killed", "--nocapture"]);
     let killed = tracer::kill(command.env(TASK, task).stdout(Stdio::null()), calls, call_index);
 
     let check = || {
-        let acknowledged = other.perform(&vfs_for(&store, "lives"), &root);
+        let acknowledged = follow_up.perform(&vfs_for(&store, "lives"), &root);
         let reopened = open(temp.path(), settings);
-        let state = RoundState { before: &before, act, other, killed, acknowledged, set_up };
+        let state = RoundState { before: &before, operation, follow_up, killed, acknowledged, set_up };
         state.check(&reopened, &store, temp.path(), settings);
     };
     let problem = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).err().map(|panic| {
@@ -109,8 +116,8 @@ fn kill_and_check(act: Act, other: Other, settings: StoreSettings, calls: Calls,
 /// What is known of a round when the third process has opened the directory.
 struct RoundState<'a> {
     before: &'a Files,
-    act: Act,
-    other: Other,
+    operation: KilledOperation,
+    follow_up: FollowUp,
     killed: Killed,
     acknowledged: bool,
     set_up: RevisionNumber,
@@ -127,27 +134,35 @@ impl RoundState<'_> {
         let root = temp.join("root");
         let current = files(&root);
         let problems = reopened.verify(&mut |_| ()).unwrap().problems;
-        let other = if self.acknowledged { self.other } else { Other::Nothing };
-        let mut absent = other.model(self.before);
-        let complete = other.model(&self.act.model(self.before));
-        if (self.act, other) == (Act::MoveOver, Other::HostAtTarget)
+        let follow_up = if self.acknowledged { self.follow_up } else { FollowUp::Nothing };
+        let mut absent = follow_up.model(self.before);
+        let complete = follow_up.model(&self.operation.model(self.before));
+        if (self.operation, follow_up) == (KilledOperation::MoveOver, FollowUp::HostAtTarget)
             && current != complete
             && current != absent
         {
             // The host's line went into the file that had the name then, and moves back with it.
-            absent = Other::Host.model(self.before);
+            absent = FollowUp::Host.model(self.before);
         }
-        if !problems.is_empty() && self.other.is_by_the_host() {
+        if !problems.is_empty() && self.follow_up.is_by_the_host() {
             return self.check_reported(&current, &problems, temp);
         }
         assert!(problems.is_empty(), "verify: {problems:?}");
-        assert!(current == absent || current == complete, "neither whole nor absent: {}", describe(&current));
+        assert!(
+            current == absent || current == complete,
+            "the change is neither complete nor absent: {}",
+            describe(&current)
+        );
         if matches!(self.killed, Killed::AtTheEnd(_)) {
-            assert!(current == complete, "acknowledged and lost: {}", describe(&current));
+            assert!(current == complete, "the change was acknowledged, but is lost: {}", describe(&current));
         }
         let store_state =
             std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
-        assert_eq!(std::fs::read_dir(store_state.join("staging")).unwrap().count(), 2, "rooms that are left");
+        assert_eq!(
+            std::fs::read_dir(store_state.join("staging")).unwrap().count(),
+            2,
+            "the number of staging directories"
+        );
         self.check_history(reopened, &root, settings, current == complete, absent == complete);
         // The process that was there all the time can still make changes.
         vfs_for(survivor, "lives").write("/w/afterwards", "fine").unwrap();
@@ -156,11 +171,11 @@ impl RoundState<'_> {
     /// Recovery couldn't decide. The host program's line is there, once; what was there before the killed process is
     /// there or stored elsewhere, and the report says where.
     fn check_reported(&self, found: &Files, problems: &[String], temp: &Path) {
-        let name = if self.other == Other::Host { "log" } else { "target" };
+        let name = if self.follow_up == FollowUp::Host { "log" } else { "target" };
         let count = found.get(name).map_or(0, |content| {
-            content.windows(OTHERS_LINE.len()).filter(|window| *window == OTHERS_LINE).count()
+            content.windows(FOLLOW_UP_LINE.len()).filter(|window| *window == FOLLOW_UP_LINE).count()
         });
-        assert_eq!(count, 1, "the host's line in `{name}`: {}", describe(found));
+        assert_eq!(count, 1, "how often the host's line is in `{name}`: {}", describe(found));
         let names_it = |problem: &String| ["`log`", "`target`"].iter().any(|name| problem.starts_with(name));
         assert!(problems.iter().all(names_it), "{problems:?}");
         let state = temp.join("state");
@@ -186,45 +201,59 @@ impl RoundState<'_> {
         let dead_revisions = revision_count("dies");
         assert!(
             is_no_change || dead_revisions == usize::from(is_complete),
-            "{dead_revisions} deeds of the dead process"
+            "the killed process has {dead_revisions} revisions"
         );
-        let survivor_revisions = usize::from(self.acknowledged && !self.other.is_by_the_host());
-        assert_eq!(revision_count("lives"), survivor_revisions, "deeds of the living process");
+        let survivor_revisions = usize::from(self.acknowledged && !self.follow_up.is_by_the_host());
+        assert_eq!(revision_count("lives"), survivor_revisions, "the revisions of the surviving process");
         if survivor_revisions == 1 {
             let current = files(root);
             let undone = vfs_for(store, "lives").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
             if !undone.done && !settings.retains_content {
                 return assert_refused(&undone, &current, root);
             }
-            assert!(undone.done, "what lives can't be undone: {:?}", undone.conflicts);
+            assert!(
+                undone.done,
+                "the change of the surviving process can't be undone: {:?}",
+                undone.conflicts
+            );
             let expected =
-                if dead_revisions == 1 { self.act.model(self.before) } else { self.before.clone() };
-            assert_eq!(describe(&files(root)), describe(&expected), "after the living one's undo");
+                if dead_revisions == 1 { self.operation.model(self.before) } else { self.before.clone() };
+            assert_eq!(
+                describe(&files(root)),
+                describe(&expected),
+                "the files after undoing the change of the surviving process"
+            );
         }
         let unchanged = files(root);
         let undone = vfs_for(store, "dies").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         let current = files(root);
-        if self.other.is_by_the_host() {
+        if self.follow_up.is_by_the_host() {
             let lines: usize = current
                 .values()
-                .map(|content| content.windows(OTHERS_LINE.len()).filter(|line| *line == OTHERS_LINE).count())
+                .map(|content| {
+                    content.windows(FOLLOW_UP_LINE.len()).filter(|line| *line == FOLLOW_UP_LINE).count()
+                })
                 .sum();
-            assert_eq!(lines, 1, "the host's lines after an undo: {}", describe(&current));
+            assert_eq!(lines, 1, "how often the host's line is there after an undo: {}", describe(&current));
             return;
         }
         if !undone.done && !settings.retains_content {
             return assert_refused(&undone, &unchanged, root);
         }
-        assert!(undone.done, "what stayed can't be undone: {:?}", undone.conflicts);
-        let expected = if dead_revisions == 1 && self.act != Act::Undo {
+        assert!(undone.done, "the change of the killed process can't be undone: {:?}", undone.conflicts);
+        let expected = if dead_revisions == 1 && self.operation != KilledOperation::Undo {
             self.before.clone()
         } else if dead_revisions == 1 {
             // The undo was the killed process's last operation but one that isn't undone.
             return;
         } else {
-            Act::Undo.model(self.before)
+            KilledOperation::Undo.model(self.before)
         };
-        assert_eq!(describe(&current), describe(&expected), "after the dead one's undo");
+        assert_eq!(
+            describe(&current),
+            describe(&expected),
+            "the files after undoing the change of the killed process"
+        );
     }
 }
 
@@ -232,7 +261,7 @@ impl RoundState<'_> {
 fn assert_refused(undone: &RevertResult, before: &Files, root: &Path) {
     let is_not_retained = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
     assert!(undone.conflicts.iter().any(is_not_retained), "{:?}", undone.conflicts);
-    assert_eq!(describe(&files(root)), describe(before), "after an undo that was refused");
+    assert_eq!(describe(&files(root)), describe(before), "the files after an undo that was refused");
 }
 
 fn describe(files: &Files) -> String {
@@ -251,71 +280,74 @@ fn is_long_run() -> bool {
     std::env::var_os("STEAD_TEST_LONG").is_some()
 }
 
-/// Kills the act at each of its system calls, or at some of them, and does something else after each.
-fn kill_at_every_call(act: Act, settings: StoreSettings) {
-    if act.needs_content() && !settings.retains_content {
+/// Kills the operation at each of its system calls, or at some of them, and does something else after each.
+fn kill_at_every_call(operation: KilledOperation, settings: StoreSettings) {
+    if operation.needs_content() && !settings.retains_content {
         return;
     }
     let calls = if is_long_run() { Calls::All } else { Calls::Changing };
     let (mut total, mut problems) = (0, Vec::new());
-    let mut run_round = |other: Other, call_index: usize| {
-        let Round { killed, problem } = kill_and_check(act, other, settings, calls, call_index);
+    let mut run_round = |follow_up: FollowUp, call_index: usize| {
+        let Round { killed, problem } = kill_and_check(operation, follow_up, settings, calls, call_index);
         total += 1;
         problems.extend(
-            problem.map(|problem| format!("call {call_index} ({killed:?}), then {other:?}: {problem}")),
+            problem.map(|problem| format!("call {call_index} ({killed:?}), then {follow_up:?}: {problem}")),
         );
         killed
     };
-    let Killed::AtTheEnd(points) = run_round(Other::Append, usize::MAX) else {
-        unreachable!("never so many calls")
+    let Killed::AtTheEnd(points) = run_round(FollowUp::Append, usize::MAX) else {
+        unreachable!("no process makes so many calls")
     };
     // Alternates what is done afterwards from call to call. With full durability, only every second call.
     let step = if settings.durability == Durability::Full { 2 } else { 1 };
     for call_index in 0..=points {
-        for (index, other) in OTHERS.into_iter().enumerate() {
-            if is_long_run() || call_index % step == 0 && index == call_index / step % OTHERS.len() {
-                run_round(other, call_index);
+        for (index, follow_up) in FOLLOW_UPS.into_iter().enumerate() {
+            if is_long_run() || call_index % step == 0 && index == call_index / step % FOLLOW_UPS.len() {
+                run_round(follow_up, call_index);
             }
         }
     }
-    println!("{act:?} with {settings:?}: {} wrong of {total}, at {points} calls", problems.len());
+    println!("{operation:?} with {settings:?}: {} wrong of {total}, at {points} calls", problems.len());
     assert!(
         problems.is_empty(),
-        "{act:?} with {settings:?}: {} wrong of {total}:\n{}",
+        "{operation:?} with {settings:?}: {} wrong of {total}:\n{}",
         problems.len(),
         problems.join("\n")
     );
 }
 
-macro_rules! acts {
-    ($($name:ident: $act:ident,)*) => {
+macro_rules! killed_operations {
+    ($($name:ident: $operation:ident,)*) => {
         $(mod $name {
             use super::*;
 
             #[test]
             fn retaining_content() {
-                kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Fast });
+                let settings = StoreSettings { retains_content: true, durability: Durability::Fast };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
 
             #[test]
             fn retaining_content_with_full_durability() {
-                kill_at_every_call(Act::$act, StoreSettings { retains_content: true, durability: Durability::Full });
+                let settings = StoreSettings { retains_content: true, durability: Durability::Full };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
 
             #[test]
             fn without_retained_content() {
-                kill_at_every_call(Act::$act, StoreSettings { retains_content: false, durability: Durability::Fast });
+                let settings = StoreSettings { retains_content: false, durability: Durability::Fast };
+                kill_at_every_call(KilledOperation::$operation, settings);
             }
         })*
 
         #[test]
-        fn every_act_is_killed() {
-            assert_eq!([$(Act::$act),*], ACTS);
+        fn every_operation_is_killed() {
+            assert_eq!([$(KilledOperation::$operation),*], KILLED_OPERATIONS);
         }
     };
 }
 
-acts! {
+killed_operations! {
     append: Append,
     append_much: AppendMuch,
     edit: Edit,

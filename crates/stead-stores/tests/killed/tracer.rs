@@ -15,11 +15,11 @@ pub(crate) fn begin() {
     }
 }
 
-/// Ends the count: the act is done, and its caller has its answer.
+/// Ends the count: the operation is done, and its caller has its answer.
 pub(crate) fn end() -> ! {
     // SAFETY: no pointer is involved.
     unsafe { libc::raise(libc::SIGSTOP) };
-    unreachable!("a process that has come to the end is killed there")
+    unreachable!("the parent kills the process here")
 }
 
 /// Which system calls are counted.
@@ -86,7 +86,8 @@ pub(crate) fn kill(command: &mut Command, calls: Calls, index: usize) -> Killed 
         let ended = libc::WIFEXITED(status) || libc::WIFSIGNALED(status);
         if ended {
             if thread == pid {
-                return killed.unwrap_or_else(|| panic!("the process ended by itself: {status:#x}"));
+                return killed
+                    .unwrap_or_else(|| panic!("the process ended before it was killed: {status:#x}"));
             }
             continue;
         }

@@ -1,4 +1,4 @@
-//! Death before any action of any change: when the Store is opened again, the change is complete or absent.
+//! A crash before any action of any change: when the Store is opened again, the change is complete or absent.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn set_up(bench: &Bench) {
     write(store, "big", &"0123456789".repeat(300_000));
 }
 
-/// Dies before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
+/// Crashes before the n-th action, for every n until the change succeeds, with and without retention of displaced content.
 fn die_before_every_action(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
     for retention in [Some(DisplacedRetention::default()), None] {
         die_before_every_action_with(name, retention, &steps);
@@ -62,31 +62,38 @@ fn die_before_every_action_with(
         let steps = steps(&doomed);
         let result = doomed.apply(change(steps));
         let died = count.load(Ordering::SeqCst) > death;
-        assert_eq!(result.is_err(), died, "{name}, death {death}: {result:?}");
+        assert_eq!(result.is_err(), died, "{name}, crash {death}: {result:?}");
         if died {
-            assert!(doomed.stat(&NodePath::root()).is_err(), "{name}: it answers after its death");
+            assert!(
+                doomed.stat(&NodePath::root()).is_err(),
+                "{name}: the Store still answers after its crash"
+            );
         }
         drop(doomed);
         let store = open(temp.path(), |options| options.displaced_retention = retention);
         let current = tree(&store);
         assert!(
             current == before || current == after,
-            "{name}, death {death}: neither old nor new: {:?}",
+            "{name}, crash {death}: neither the old nor the new tree: {:?}",
             current.keys()
         );
-        assert!(died || current == after, "{name}: acknowledged and lost");
+        assert!(died || current == after, "{name}: the change was acknowledged, but is lost");
         assert_eq!(
             store.verify(&mut |_| ()).unwrap().problems,
             Vec::<String>::new(),
-            "{name}, death {death}"
+            "{name}, crash {death}"
         );
-        assert_eq!(staging_counts(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
+        assert_eq!(
+            staging_counts(temp.path()).0,
+            1,
+            "{name}, crash {death}: the staging directory of the crashed Store was not removed"
+        );
         let texts_after = history::revision_texts(&store);
         let added = texts_after.len() - texts_before.len();
         // A change that changed nothing may have been made or not.
         assert!(
             before == after || added == usize::from(current == after),
-            "{name}, death {death}: {added} deeds"
+            "{name}, crash {death}: {added} new revisions"
         );
         assert!(added <= 1);
         let is_unchanged = if retention.is_some() {
@@ -94,12 +101,12 @@ fn die_before_every_action_with(
         } else {
             history::without_content(&texts_after[added..]) == history::without_content(&texts_before)
         };
-        assert!(is_unchanged, "{name}, death {death}: the deeds before are told as ever");
+        assert!(is_unchanged, "{name}, crash {death}: the earlier revisions have changed");
         if added == 1 && retention.is_some() {
-            assert_eq!(history::tree_before_last_revision(&store), before, "{name}, death {death}");
+            assert_eq!(history::tree_before_last_revision(&store), before, "{name}, crash {death}");
         }
         if !died {
-            assert!(death > 0, "{name}: has no action that could be stopped");
+            assert!(death > 0, "{name} has no action to crash at");
             return;
         }
     }
@@ -224,9 +231,9 @@ fn a_step_that_fails_rolls_back_the_steps_before_it() {
         assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
         for (path, node) in &nodes {
             let found_node = bench.store.stat(&NodePath::of_node(*node)).map(|attr| attr.node);
-            assert_eq!(found_node.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
+            assert_eq!(found_node.ok(), Some(*node), "the node of {path} after step kind {index}");
         }
-        assert_eq!(tree(&bench.store), before, "after step kind {index}");
+        assert_eq!(tree(&bench.store), before, "the tree after step kind {index}");
     }
     let steps = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
     assert!(bench.store.apply(change(steps)).is_err());

@@ -88,7 +88,7 @@ pub(crate) fn tree_before_last_revision(store: &dyn Store) -> Tree {
             Some(before) => {
                 let content = match before.kind {
                     NodeKind::Directory => Vec::new(),
-                    _ => content_bytes(store, before.content.as_ref().expect("it is kept")),
+                    _ => content_bytes(store, before.content.as_ref().expect("the content is retained")),
                 };
                 let kind_mode_content = (before.kind, before.mode, content);
                 nodes.insert(change.node, (before.parent, before.name.clone(), kind_mode_content));
@@ -141,7 +141,7 @@ fn damaged_displaced_content_is_not_returned() {
     assert_ne!(
         content_of(&change.before),
         content_of(&change.after),
-        "compared, so its hash is known from now on"
+        "the content was compared, so its hash has to be known now"
     );
     let physical = bench.temp.path().join("state/physical");
     let store_state = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
@@ -174,7 +174,7 @@ fn content_that_another_program_replaced_is_unknown_and_its_own_content_is_retai
     assert_eq!(
         (after.content.as_ref(), after.size),
         (None, 4),
-        "what we wrote is gone, and known to have been"
+        "our content is gone, and the history has to say so"
     );
     // The same if Stead made no change afterwards, and if the file was removed or moved.
     std::fs::write(bench.host_path("a"), "theirs once more").unwrap();
@@ -201,7 +201,7 @@ fn a_file_that_is_too_large_is_not_retained_and_its_revision_says_so() {
     apply(&bench.store, append_step("large", b", and more")).unwrap();
     assert!(
         text(&bench.store, &node_changes(&bench.store)[0].before).is_some(),
-        "an append displaces nothing"
+        "an append must not displace content"
     );
     write(&bench.store, "tree/small", "small");
     write(&bench.store, "tree/in/large", "more than ten bytes");
@@ -252,7 +252,7 @@ fn displaced_content_over_the_limits_is_removed_and_its_revisions_stay() {
         node_changes(&bench.store).iter().map(|change| text(&bench.store, &change.before)).collect::<Vec<_>>()
     };
     assert_eq!(contents_before(), [Some("three".into()), Some("two".into()), None, None]);
-    assert!(node_changes(&bench.store)[2].before.is_some(), "that it was there stays known");
+    assert!(node_changes(&bench.store)[2].before.is_some(), "the history has to show that the file existed");
     // Beyond the limit the oldest are removed, without an explicit `prune`.
     for round in 0..96 {
         write_at_time(0, &format!("{round:010}"));
@@ -316,7 +316,10 @@ fn verify_finds_missing_and_changed_displaced_content() {
     std::fs::remove_file(&displaced_files[1]).unwrap();
     let problems = bench.store.verify(&mut |_| ()).unwrap().problems;
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems.iter().all(|problem| !problem.contains('/')), "no host path: {problems:?}");
+    assert!(
+        problems.iter().all(|problem| !problem.contains('/')),
+        "a problem contains a host path: {problems:?}"
+    );
     assert_eq!(node_changes(&bench.store)[0].before.as_ref().unwrap().content, None);
 }
 
@@ -339,7 +342,7 @@ fn another_store_on_the_same_directory_sees_the_same_revisions() {
         store.apply(Change { quotas: vec![quota(11)], ..change(vec![write_step("c", content)]) })
     };
     write_with_quota(&bench.store, "1234567").unwrap();
-    assert!(write_with_quota(&other, "12345678").is_ok(), "an overwrite counts the difference");
+    assert!(write_with_quota(&other, "12345678").is_ok(), "an overwrite has to count only the difference");
     assert!(matches!(
         write_with_quota(&bench.store, "123456789"),
         Err(StoreError::OverQuota { used: 11, .. })
@@ -371,7 +374,7 @@ fn the_ledger_is_created_by_the_first_change_and_not_before() {
     assert!(node_changes(&store).is_empty());
     assert_eq!(store.usage(&StorePath::empty()).unwrap().files, 1);
     store.verify(&mut |_| ()).unwrap();
-    assert!(!temp.path().join("stead.db").exists(), "looking makes nothing");
+    assert!(!temp.path().join("stead.db").exists(), "a read must not create the database");
     write(&store, "there", "after");
     assert_eq!(text(&store, &node_changes(&store)[0].before).as_deref(), Some("before Stead came"));
     assert!(temp.path().join("stead.db").exists());
@@ -408,7 +411,11 @@ fn a_write_through_another_hard_link_does_not_change_the_history() {
     assert_eq!(text(&bench.store, &node_changes(&bench.store)[0].before).as_deref(), Some("shared"));
     apply(&bench.store, append_step("b", b" and changed")).unwrap();
     let changes = node_changes(&bench.store);
-    assert_eq!(changes[1].before.as_ref().unwrap().content, None, "what can't be told is not told wrongly");
+    assert_eq!(
+        changes[1].before.as_ref().unwrap().content,
+        None,
+        "unknown content must not be reported as other content"
+    );
 }
 
 #[test]
@@ -431,10 +438,13 @@ fn a_large_file_is_restored_without_being_read_into_memory() {
     assert_ne!(
         std::fs::metadata(bench.host_path("a")).unwrap().ino(),
         inode,
-        "the past has a file of its own"
+        "a restore has to make a new file"
     );
     write(&bench.store, "a", "x");
-    assert!(content_bytes(&bench.store, &before) == large.as_bytes(), "and what was told of stays readable");
+    assert!(
+        content_bytes(&bench.store, &before) == large.as_bytes(),
+        "the retained content has to stay readable"
+    );
     let other_bench = Bench::retaining(|_| ());
     let foreign_content =
         Step::Write { at: at("a"), content: Content::Stored(before), options: PutOptions::default() };

@@ -21,17 +21,17 @@ macro_rules! both_ways {
     };
 }
 
-mod again;
+mod audit_after_crash;
 mod faults;
 mod history;
+mod host_directory;
+mod lock_timeouts;
 mod modes;
-mod patience;
 mod races;
-mod records;
 mod recovery;
-mod replaced;
-mod rules;
-mod shadow;
+mod replaced_directory;
+mod replaced_files;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

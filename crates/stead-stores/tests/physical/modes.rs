@@ -47,7 +47,7 @@ fn a_file_that_this_user_may_not_read_can_not_be_read_through_the_store() {
     assert_denied(vfs.read("/w/f").map(drop));
     assert_denied(vfs.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
     assert!(matches!(store.open(&at("f"), OpenPurpose::Read).map(drop), Err(StoreError::HostDenied)));
-    assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "asking leaves no trace");
+    assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "a refused read must not change the tag");
     // It can't be read as displaced content either.
     vfs.write("/w/f", "public").unwrap();
     vfs.set_attributes("/w/f", Some(0o644), None).unwrap();

@@ -95,12 +95,12 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
             .collect();
         let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         stop.store(true, Ordering::Relaxed);
-        assert!(results.iter().all(Result::is_ok), "something outside was seen");
+        assert!(results.iter().all(Result::is_ok), "a call read something outside the Store");
     });
     let mut names: Vec<_> =
         std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["file", "secret"], "something landed outside");
+    assert_eq!(names, ["file", "secret"], "a call wrote something outside the Store");
     assert_eq!(std::fs::read_to_string(outside.join("file")).unwrap(), "outside");
     let calls = calls.into_inner();
     println!("{calls} raced calls");
@@ -172,10 +172,10 @@ fn concurrent_changes_are_answered_as_if_they_had_run_one_after_the_other(confin
     for (name, first) in ["edited", "appended"].into_iter().zip(tags) {
         let (mut tag, mut size, mut steps) = (first, lines.len() as u64, 0);
         while let Some(attr) = answers.get(&tag) {
-            assert!(attr.size > size, "each adds something");
+            assert!(attr.size > size, "each change has to make the file longer");
             (tag, size, steps) = (attr.tag, attr.size, steps + 1);
         }
-        assert_eq!(steps, THREADS * ROUNDS, "{name}: each follows another");
+        assert_eq!(steps, THREADS * ROUNDS, "{name}: the number of changes that follow each other");
         let attr_now = bench.store.stat(&at(name)).unwrap();
         assert_eq!((attr_now.tag, attr_now.size), (tag, size), "{name}");
     }
@@ -271,7 +271,7 @@ fn directories_are_renamed_while_other_threads_write_into_them(confinement: Conf
     let files = tree(&bench.store).into_keys().filter(|path| path.contains('-')).count();
     assert_eq!(files, 240, "an acknowledged file is missing");
     let longest_wait = longest_wait.into_inner();
-    assert!(longest_wait < 2_000, "someone waited {longest_wait} ms");
+    assert!(longest_wait < 2_000, "a caller waited {longest_wait} ms");
 }
 
 fn appends_by_a_program_of_the_host_and_by_a_store_are_all_there(confinement: Confinement) {

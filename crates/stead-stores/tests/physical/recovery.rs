@@ -40,7 +40,11 @@ fn a_running_process_rolls_back_a_torn_write_before_its_next_change() {
     // Any change triggers recovery, even of another name.
     write(&bench.store, "other", "");
     assert_eq!(read(&bench.store, "log"), "one two three\n");
-    assert_eq!(staging_counts(bench.temp.path()), (1, 0), "nothing is left of the dead one");
+    assert_eq!(
+        staging_counts(bench.temp.path()),
+        (1, 0),
+        "the staging directory of the crashed process has to be removed"
+    );
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn a_torn_append_is_truncated_before_a_running_process_appends() {
     let store = open_failing(bench.temp.path(), "patch", 1);
     apply(&store, append_step("log", &b"torn\n".repeat(500_000))).unwrap_err();
     drop(store);
-    assert!(read(&bench.store, "log").len() > 4, "a part of it was written");
+    assert!(read(&bench.store, "log").len() > 4, "a part of the append has to be written");
     apply(&bench.store, append_step("log", b"two\n")).unwrap();
     assert_eq!(read(&open(bench.temp.path(), |_| ()), "log"), "one\ntwo\n");
 }
@@ -90,7 +94,7 @@ fn a_change_of_one_action_is_logged_once() {
     apply(&bench.store, append_step("log", b"two\n")).unwrap();
     let modified = Some(Timestamp::from_secs(7));
     apply(&bench.store, Step::SetAttr { at: at("log"), mode: Some(0o600), modified }).unwrap();
-    assert_eq!(journal_count(), 0, "the ledger knows it");
+    assert_eq!(journal_count(), 0, "a change of one action needs no intent log file");
     bench.store.apply(change(vec![write_step("a", "1"), write_step("b", "2")])).unwrap();
     assert_eq!(journal_count(), 1);
 }
@@ -106,7 +110,7 @@ fn what_recovery_can_not_decide_stays_and_verify_reports_it_until_the_report_is_
 
     let store = open(bench.temp.path(), |_| ());
     assert_eq!(read(&store, "log"), "one TWO drei!\nacknowledged\n");
-    let [problem] = &store.verify(&mut |_| ()).unwrap().problems[..] else { panic!("one problem") };
+    let [problem] = &store.verify(&mut |_| ()).unwrap().problems[..] else { panic!("expected one problem") };
     assert!(problem.starts_with("`log`: a process died while it wrote into this"), "{problem}");
     let path_in_report = |ending: &str| {
         let has_ending =

@@ -85,7 +85,7 @@ impl Config {
     pub(super) fn bypassed_workspaces(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = Vec::new();
         for (name, agent) in &self.agents {
-            for (inner, message) in agent.told_bypasses(&self.stores) {
+            for (inner, message) in agent.bypass_messages(&self.stores) {
                 let is_this_workspace = |check: &&HostCheck| matches!(&check.kind, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
                 let (line, column) = self
                     .host_checks

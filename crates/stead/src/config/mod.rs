@@ -32,10 +32,10 @@ mod find;
 mod host_check;
 mod nearest;
 mod overlap;
-mod place;
 mod reserved_keys;
 mod section;
 mod stores;
+mod workspace_location;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use stead_core::workspace::DEFAULT_PROTECT;
 use stead_core::{Access, VfsPath};
 
-use super::place::WorkspaceLocation;
+use super::workspace_location::WorkspaceLocation;
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
 
 /// A Workspace that withholds something which another Workspace of the same agent allows on the same files.
@@ -62,7 +62,7 @@ impl AgentConfig {
 
     /// [`AgentConfig::bypasses`] as messages for the operator, each with the prefix of the Workspace that withholds
     /// something.
-    pub(crate) fn told_bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
+    pub(crate) fn bypass_messages(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
         let with_prefix = |bypass: &Bypass<'_>| {
             let message = bypass.message(&bypass.inner.prefix.to_string(), &bypass.outer.prefix.to_string());
             (bypass.inner.prefix.clone(), message)

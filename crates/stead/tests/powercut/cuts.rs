@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::disk::{Fate, Image, Unsynced};
 use crate::recording::Recording;
 
-/// Cuts the power at and before every sync, whenever the program was sure of something, and once per seed in between.
+/// Cuts the power at and before every sync, at every acknowledged step, and once per seed in between.
 /// Returns how many cuts were made, or the first error of `check`.
 pub(crate) fn cut(
     recording: &Recording,
@@ -26,7 +26,7 @@ pub(crate) fn cut(
             // Skipped if nothing has reached the disk since the last cut.
             if last.as_ref() != Some(&current) {
                 check(current.1, &current.0)
-                    .map_err(|error| format!("line {line}, {kept_kind:?} kept: {error}"))?;
+                    .map_err(|error| format!("cut at line {line}, {kept_kind:?} on disk: {error}"))?;
                 cuts += 1;
                 last = Some(current);
             }
@@ -40,7 +40,7 @@ pub(crate) fn cut(
             if unsynced == Unsynced::Names { Fate::Lost } else { Fate::Torn(seed) }
         });
         check(recording.last_acknowledged_step(line), &image)
-            .map_err(|error| format!("line {line}, content torn: {error}"))?;
+            .map_err(|error| format!("cut at line {line}, content torn: {error}"))?;
         cuts += 1;
     }
     let lines = disk.lines();
@@ -54,7 +54,7 @@ pub(crate) fn cut(
             _ => Fate::Lost,
         });
         check(recording.last_acknowledged_step(line), &image)
-            .map_err(|error| format!("line {line}, seed {seed}: {error}"))?;
+            .map_err(|error| format!("cut at line {line}, seed {seed}: {error}"))?;
         cuts += 1;
     }
     Ok(cuts)

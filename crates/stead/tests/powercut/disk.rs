@@ -122,8 +122,9 @@ impl Disk {
     /// Puts something on the disk that is there from the beginning.
     pub(crate) fn add_synced(&mut self, path: &str, entry: Entry) {
         let Entry { inode, kind, content, modified } = entry;
-        let (directory, name) =
-            self.directory_and_name(&format!("{}/{path}", self.top)).expect("it lies on the disk");
+        let (directory, name) = self
+            .directory_and_name(&format!("{}/{path}", self.top))
+            .expect("the path is on the recorded disk");
         self.kinds.insert(inode, kind);
         self.next = self.next.max(inode + 1);
         self.record(0, EffectKind::Names(vec![(directory, name, Some(inode))]));
@@ -285,7 +286,7 @@ impl Disk {
             "sync" => self.sync(call, |_| true),
             other => assert!(
                 call.descriptor(0).is_none_or(|path| !path.starts_with(&self.top)),
-                "nothing is known of {other}"
+                "the model doesn't know the call {other}"
             ),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A program works on a disk while strace records its system calls ([`recording`]). The record determines what may be
 //! left after a power cut ([`disk`]). That is rebuilt ([`tmpfs`]), opened by the real code, and compared with what had
-//! been acknowledged to the program by then ([`judge`]).
+//! been acknowledged to the program by then ([`image_check`]).
 //!
 //! Each sync that Stead makes is also left out once, by its name: then the same cuts have to do harm.
 
@@ -11,10 +11,10 @@
 
 mod cuts;
 mod disk;
-mod judge;
+mod image_check;
+mod needed_syncs;
 mod plan;
 mod recording;
-mod sites;
 mod steps;
 mod tmpfs;
 mod trace;
@@ -29,10 +29,10 @@ fn is_long_run() -> bool {
 }
 
 #[test]
-#[ignore = "the recorded program of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it and record it"]
 fn the_recorded_program() {
     let mut reporter = Reporter::new();
-    let config = judge::config(&reporter.top);
+    let config = image_check::config(&reporter.top);
     let stores = Stores::of(&config);
     let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
     let run: usize = std::env::var(plan::RUN).unwrap().parse().unwrap();
@@ -57,7 +57,7 @@ fn assert_survives(plan: Plan) {
     };
     let steps = plan.runs().pop().unwrap();
     let result = cuts::cut(&recording, 0..seeds, |acknowledged, image| {
-        judge::check_image(plan, &steps, acknowledged, image)
+        image_check::check_image(plan, &steps, acknowledged, image)
     });
     match result {
         Ok(cuts) => println!("{plan:?}: {} syncs, {cuts} power cuts", recording.disk.syncs().len()),

@@ -44,7 +44,7 @@ impl Plan {
     ];
 
     pub(crate) fn from_environment() -> Self {
-        let name = std::env::var(PLAN).expect("started by one of the tests here");
+        let name = std::env::var(PLAN).expect("one of the tests starts this process");
         Plan::ALL.into_iter().find(|plan| format!("{plan:?}") == name).unwrap()
     }
 
@@ -102,7 +102,9 @@ impl Plan {
 
     /// What a run leaves that is interrupted in the middle of its last step.
     fn interrupted(self, recording: &Recording) -> Image {
-        let [.., start, end, _] = recording.reports[..] else { panic!("a run has two steps, and ends") };
+        let [.., start, end, _] = recording.reports[..] else {
+            panic!("the run didn't report two steps and its end")
+        };
         let (disk, keep_all) = (&recording.disk, |_| Fate::Kept);
         let lines = disk.lines().into_iter().filter(|line| (start.0..end.0).contains(line));
         let size = |image: &Image, path: &str| image.entries.get(path).map_or(0, |entry| entry.content.len());
@@ -113,12 +115,12 @@ impl Plan {
                 Plan::RecoveredAppend if size(&image, "project/a") > 3 => {
                     let torn = (0..).map(|seed| disk.cut(line, |_| Fate::Torn(seed)));
                     let is_torn = |image: &Image| (4..6_003).contains(&size(image, "project/a"));
-                    return torn.take(100).find(is_torn).expect("half of all seeds tear it");
+                    return torn.take(100).find(is_torn).expect("about half of all seeds tear the file");
                 }
                 _ => {}
             }
         }
-        panic!("the step leaves nothing half done");
+        panic!("no power cut leaves the step half done");
     }
 
     /// Records the last run of the plan.

@@ -1,4 +1,4 @@
-//! Records with strace what a program does to a disk, and when the program was sure that a step was done.
+//! Records with strace what a program does to a disk, and when each step was acknowledged to the program.
 //!
 //! A mapped file is written without a system call. So the recorded program reports the content of such files whenever
 //! it reports a step, and the model learns of it. Like every other write, it may be lost until the file is synced.
@@ -47,7 +47,7 @@ pub(crate) fn record(
 ) -> Recording {
     let mut disk = tmpfs.disk();
     let outside = tempfile::tempdir().unwrap();
-    let (trace, report_file) = (outside.path().join("trace"), outside.path().join("tells"));
+    let (trace, report_file) = (outside.path().join("trace"), outside.path().join("reports"));
     File::create(&report_file).unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-y", "-xx", "-v", "-ttt", "-s", "16777216", "--seccomp-bpf", "-e", "signal=none"]);
@@ -101,7 +101,7 @@ impl Recording {
         }
     }
 
-    /// The last step that the program was sure of at a line.
+    /// The last step that had been acknowledged to the program at a line.
     pub(crate) fn last_acknowledged_step(&self, line: usize) -> u64 {
         self.reports
             .iter()
@@ -141,7 +141,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// To be called in a program that is recorded.
     pub(crate) fn new() -> Self {
-        let report_file = std::env::var_os(REPORT_FILE).expect("started by one of the tests here");
+        let report_file = std::env::var_os(REPORT_FILE).expect("one of the tests starts this process");
         let file = OpenOptions::new().append(true).open(report_file).unwrap();
         Reporter { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
     }

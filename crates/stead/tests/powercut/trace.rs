@@ -31,7 +31,7 @@ impl Call<'_> {
     /// An argument that is a number.
     pub(crate) fn number(&self, index: usize) -> u64 {
         let text = self.argument(index).trim_matches(['[', ']']);
-        text.parse().unwrap_or_else(|_| panic!("{} of {} is no number: {text}", index, self.name))
+        text.parse().unwrap_or_else(|_| panic!("argument {} of {} isn't a number: {text}", index, self.name))
     }
 
     /// An argument that is an explicit offset; `None` if the call uses the position of the file.
@@ -87,7 +87,9 @@ impl Call<'_> {
         if path.starts_with('/') {
             return path;
         }
-        let parent = self.descriptor(directory).unwrap_or_else(|| panic!("{} below nothing", self.name));
+        let parent = self
+            .descriptor(directory)
+            .unwrap_or_else(|| panic!("{} is relative to an unknown descriptor", self.name));
         if path.is_empty() { parent } else { format!("{parent}/{path}") }
     }
 
@@ -121,7 +123,7 @@ pub(crate) fn calls(trace: &str) -> Vec<Call<'_>> {
         }
         let (began, first_part, second_part) = match rest.strip_prefix("<... ") {
             Some(resumed) => {
-                let (_, second_part) = resumed.split_once(" resumed>").expect("a call goes on");
+                let (_, second_part) = resumed.split_once(" resumed>").expect("the line resumes a call");
                 let Some((began, first_part)) = unfinished.remove(thread) else { continue };
                 (began, first_part, second_part)
             }
@@ -195,7 +197,7 @@ fn decode_hex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'f' => byte - b'a' + 10,
-        other => panic!("{} is no hexadecimal digit", other as char),
+        other => panic!("{} isn't a hexadecimal digit", other as char),
     };
     let text = text.as_bytes();
     let mut bytes = Vec::with_capacity(text.len() / 4);

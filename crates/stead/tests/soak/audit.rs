@@ -10,7 +10,7 @@ use stead_core::{Identity, Mount, Vfs, VfsPath, Workspace};
 use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, is_long_run};
+use crate::test_stores::{Kind, is_long_run};
 
 const CHILDREN: u64 = 2;
 
@@ -92,7 +92,7 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
     let not_recorded_once: Vec<_> = answered.iter().filter(|(_, times)| **times != 1).collect();
     assert!(
         not_recorded_once.is_empty(),
-        "{} of {} are not there once: {:?}",
+        "{} of {} answered calls don't have exactly one record: {:?}",
         not_recorded_once.len(),
         answered.len(),
         not_recorded_once[0]

@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::places::Kind;
-use crate::{audit, crash, crowd, memory, narrow, rewind};
+use crate::test_stores::Kind;
+use crate::{audit, crash, killed_history_work, limited_process, many_processes, memory};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
@@ -30,12 +30,12 @@ impl Task {
         let program = std::env::current_exe().unwrap();
         let mut command = match (&**name, *number) {
             // The shell sets limits, and the kernel sets users.
-            ("narrow", 256) => {
+            ("limited_process", 256) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(program);
                 shell
             }
-            ("narrow", uid) => {
+            ("limited_process", uid) => {
                 // The build directory may be closed to other users.
                 let copy = directory.join("program");
                 std::fs::copy(program, &copy).unwrap();
@@ -79,16 +79,16 @@ pub(crate) fn lines_of(output: BufReader<ChildStdout>) -> impl Iterator<Item = S
 }
 
 #[test]
-#[ignore = "the other end of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it"]
 fn the_child_process() {
-    let task = Task::from_environment().expect("started by one of the tests here");
+    let task = Task::from_environment().expect("one of the tests starts this process");
     match &*task.name {
         "audit" => audit::child(&task),
         "crash" => crash::child(&task),
-        "crowd" => crowd::child(&task),
+        "many_processes" => many_processes::child(&task),
         "memory" => memory::child(&task),
-        "narrow" => narrow::child(&task),
-        "rewind" => rewind::child(&task),
+        "limited_process" => limited_process::child(&task),
+        "killed_history_work" => killed_history_work::child(&task),
         other => panic!("no such task: {other}"),
     }
 }

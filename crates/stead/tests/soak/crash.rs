@@ -13,7 +13,7 @@ use stead_core::vfs::{ListPage, OpenOptions, Overwrite, RemoveOptions, WriteOpti
 use stead_core::{Occurrences, Store, Vfs};
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, assert_verified, is_long_run, vfs_for};
+use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_for};
 
 const THREADS: u64 = 4;
 
@@ -248,7 +248,7 @@ fn assert_undo_gives_earlier_states(
     let query = RevisionQuery { at: Some(NodePath::from_root(path)), ..RevisionQuery::all() };
     let mut files = last_files;
     let content = |state: &NodeState| {
-        let content_ref = state.content.as_ref().expect("all that was displaced is kept");
+        let content_ref = state.content.as_ref().expect("all displaced content is retained");
         let mut bytes = vec![0; usize::try_from(content_ref.size()).unwrap()];
         let count = store
             .require_history()
@@ -272,11 +272,11 @@ fn assert_undo_gives_earlier_states(
         if states.last() != Some(&files) {
             states.pop();
         }
-        let expected = states.last().unwrap_or_else(|| panic!("round {round}: more deeds than steps"));
+        let expected = states.last().unwrap_or_else(|| panic!("round {round}: more revisions than steps"));
         let difference = difference(&files, expected);
         assert_eq!(difference, None, "round {round}, thread {thread}, before version {}", revision.number);
     }
-    assert_eq!(states.len(), 1, "round {round}, thread {thread}: steps without a deed");
+    assert_eq!(states.len(), 1, "round {round}, thread {thread}: steps without a revision");
 }
 
 fn kill_repeatedly(kind: Kind) {

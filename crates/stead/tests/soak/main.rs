@@ -8,9 +8,9 @@
 mod audit;
 mod child;
 mod crash;
-mod crowd;
+mod killed_history_work;
+mod limited_process;
+mod many_processes;
 mod memory;
-mod narrow;
-mod places;
-mod rewind;
-mod swap;
+mod symlink_swap;
+mod test_stores;

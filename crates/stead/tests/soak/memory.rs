@@ -6,7 +6,7 @@ use stead::transfer::{CompareBy, ImportSource, NoObserver};
 use stead_core::VfsPath;
 
 use crate::child::{Task, lines_of, send_line};
-use crate::places::{Kind, vfs_for};
+use crate::test_stores::{Kind, vfs_for};
 
 const FILES: usize = 100_000;
 const LARGE: u64 = 4 << 30;
@@ -57,7 +57,7 @@ fn a_large_tree_and_a_large_file_are_transferred_in_little_memory() {
     let (mut child, output) = Task::new("memory", Kind::Virtual, directory.path(), 0).start();
     let peaks: Vec<u64> = lines_of(output).map(|line| line.parse().unwrap()).collect();
     assert!(child.wait().unwrap().success());
-    let [peak] = *peaks else { panic!("the child told {peaks:?}") };
+    let [peak] = *peaks else { panic!("the child should send one number, not {peaks:?}") };
     println!("{FILES} files imported and {} GiB read: {} MiB at the most", LARGE >> 30, peak >> 10);
     assert!(peak < LIMIT, "{peak} KiB");
 }

@@ -4,6 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod earlier_versions;
 mod forks;
-mod past;
 mod write_only;

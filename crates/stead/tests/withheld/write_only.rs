@@ -150,11 +150,11 @@ fn the_agents_own_file_can_be_edited_until_another_agent_writes_it() {
     vfs.write("/in/mine.txt", "one two two\n").unwrap();
     assert_eq!(edit("one", "1").unwrap().replaced, 1);
     vfs.append("/in/mine.txt", "three\n").unwrap();
-    assert_eq!(edit("three", "3").unwrap().replaced, 1, "what was added to it is one's own, too");
+    assert_eq!(edit("three", "3").unwrap().replaced, 1, "text that the agent appended is its own, too");
     assert_eq!(
         edit("two", "2").unwrap_err().kind(),
         ErrorKind::Invalid,
-        "what one wrote oneself may be known"
+        "the agent may learn about content that it wrote itself"
     );
     assert_eq!(edit("none", "x").unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(inbox.text("/in/mine.txt"), "1 two two\n3\n");
@@ -265,7 +265,11 @@ fn only_the_agents_own_file_can_be_moved() {
     vfs.edit("/in/moved", "mine", "still mine", stead::Occurrences::One).unwrap();
     vfs.write("/in/again", "x").unwrap();
     let error = vfs.rename("/in/again", "/in/theirs.txt", stead::vfs::Overwrite::Refuse).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "without overwrite it tells that a name is taken");
+    assert_eq!(
+        error.kind(),
+        ErrorKind::AlreadyExists,
+        "without overwrite the error reveals that the name is taken"
+    );
 }
 
 #[test]

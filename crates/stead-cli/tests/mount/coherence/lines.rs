@@ -73,7 +73,7 @@ pub(super) fn round(pair: &ActorPair, name: &str, tally: &mut Tally) {
     for actor in [first, second] {
         let content = actor.read(name);
         if let Err(error) = check(&content, &progress.acknowledged()) {
-            tally.first_error.get_or_insert(format!("in the end: {error}"));
+            tally.first_error.get_or_insert(format!("at the end: {error}"));
         }
     }
 }

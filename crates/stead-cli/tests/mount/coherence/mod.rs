@@ -8,8 +8,8 @@
 //! ```text
 //! actor      who acts: files below a directory, or tools
 //! lines      appends
-//! slots      overwrites, by system calls and through memory
-//! versions   a whole file replaced: renamed over, or cut and written anew
+//! slots      overwrites, by system calls and through memory mappings
+//! versions   a whole file replaced: renamed over, or truncated and written again
 //! ```
 
 mod actor;
@@ -137,7 +137,7 @@ fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[SecondAc
             failed.push(second_actor);
         }
     }
-    assert!(failed.is_empty(), "{operation:?}, /{workspace}: wrong beside {failed:?}");
+    assert!(failed.is_empty(), "{operation:?}, /{workspace}: wrong results together with {failed:?}");
 }
 
 /// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair this many seconds; with `STEAD_TEST_BESIDE=Host`
@@ -175,13 +175,13 @@ fn run_pair(operation: Operation, workspace: &'static str, second_actor: SecondA
                 Operation::Replace => versions::round(&pair, &name, versions::Way::Renamed, &mut tally),
             }
             if let Some(error) = &tally.first_error {
-                panic!("{operation:?}, /{workspace}, beside {second_actor:?}, round {round}: {error}");
+                panic!("{operation:?}, /{workspace}, together with {second_actor:?}, round {round}: {error}");
             }
         }
     });
     let Tally { writes, reads, mixed, .. } = tally;
     println!(
-        "{operation:?}, /{workspace}, beside {second_actor:?}: {writes} writes, {reads} reads, {mixed} mixed"
+        "{operation:?}, /{workspace}, together with {second_actor:?}: {writes} writes, {reads} reads, {mixed} mixed"
     );
     assert!(writes > 0 && reads > 0, "nothing was compared");
 }

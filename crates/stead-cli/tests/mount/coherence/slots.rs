@@ -76,7 +76,8 @@ pub(super) fn round(pair: &ActorPair, name: &str, way: Way, tally: &mut Tally) {
                 for version in 1..=VERSIONS {
                     progress.begin(writer, version);
                     let reopened = open.is_none().then(|| actor.open(name));
-                    let file = open.as_ref().or(reopened.as_ref()).expect("one of both is there");
+                    let file =
+                        open.as_ref().or(reopened.as_ref()).expect("the file is open, or was reopened");
                     write(file, layout, writer, version, mapped);
                     // On a mount a close commits. In the library only the last close does, so it syncs.
                     if stays_open || matches!(file, OpenHandle::Tool(_)) {
@@ -101,7 +102,7 @@ pub(super) fn round(pair: &ActorPair, name: &str, way: Way, tally: &mut Tally) {
     for actor in [first, second] {
         let acknowledged = progress.acknowledged();
         if let Err(error) = check(&actor.read(name), layout, &acknowledged, &acknowledged) {
-            tally.first_error.get_or_insert(format!("in the end: {error}"));
+            tally.first_error.get_or_insert(format!("at the end: {error}"));
         }
     }
 }
@@ -161,12 +162,12 @@ fn check(content: &[u8], layout: Layout, acknowledged: &[u64], begun: &[u64]) ->
             let word = u64::from_be_bytes(word.try_into().expect("8 bytes"));
             let version = word & 0xffff_ffff_ffff;
             if word >> 48 != slot as u64 + 1 {
-                return Err(format!("{word:#x} in word {index} of stretch {slot}"));
+                return Err(format!("{word:#x} in word {index} of slot {slot}"));
             }
             if version < acknowledged[writer] || version > begun[writer] {
                 let (acknowledged, begun) = (acknowledged[writer], begun[writer]);
                 return Err(format!(
-                    "version {version} in word {index} of stretch {slot}, where {acknowledged} was acknowledged and {begun} begun"
+                    "version {version} in word {index} of slot {slot}, where {acknowledged} was acknowledged and {begun} begun"
                 ));
             }
         }

@@ -85,7 +85,7 @@ pub(super) fn round(pair: &ActorPair, name: &str, way: Way, tally: &mut Tally) {
     tally.writes += progress.acknowledged().iter().sum::<u64>();
     for actor in [&pair.first, &pair.second] {
         if let Err(error) = read(pair, actor, name, way, &progress) {
-            tally.first_error.get_or_insert(format!("{actor}, in the end: {error}"));
+            tally.first_error.get_or_insert(format!("{actor}, at the end: {error}"));
         }
     }
 }
@@ -109,7 +109,7 @@ fn read(pair: &ActorPair, actor: &Actor, name: &str, way: Way, progress: &Progre
     };
     if way == Way::Renamed || is_idle {
         let Some((writer, version)) = first else {
-            return Err(format!("foreign bytes at its beginning: {}", runs(&found)));
+            return Err(format!("it begins with bytes that no writer wrote: {}", runs(&found)));
         };
         if found != content(writer, version) {
             let expected_length = content(writer, version).len();
@@ -134,7 +134,7 @@ fn read(pair: &ActorPair, actor: &Actor, name: &str, way: Way, progress: &Progre
         match word {
             Some(word) => check_version(word, &acknowledged, &begun)?,
             None if pair.is_truncated_elsewhere && is_blank(index) => {}
-            None => return Err(format!("foreign bytes: {}", runs(&found))),
+            None => return Err(format!("bytes that no writer wrote: {}", runs(&found))),
         }
     }
     Ok(())
@@ -151,7 +151,7 @@ fn runs(found: &[u8]) -> String {
     }
     let run = |(word, count): &(Option<(usize, u64)>, usize)| match word {
         Some((writer, version)) => format!("{count} words of {writer}:{version}"),
-        None => format!("{count} foreign words"),
+        None => format!("{count} words of no writer"),
     };
     runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }

@@ -56,9 +56,9 @@ pub(crate) fn received_lines(output: impl Read) -> impl Iterator<Item = String> 
 }
 
 #[test]
-#[ignore = "the other end of the tests here, which start it as a process of its own"]
+#[ignore = "a child process: the tests start it"]
 fn the_child_process() {
-    let task = Task::from_environment().expect("started by one of the tests here");
+    let task = Task::from_environment().expect("one of the tests starts this process");
     match &*task.kind {
         "stress" => stress::child(&task),
         "killed" => killed::child(&task),

@@ -180,7 +180,7 @@ fn check(directory: &Path, round: u64, synced: &[u64]) {
         // A second file that wasn't renamed yet.
         let temporary = found.remove(&format!("{}.new", step.name));
         if let (Some(content), Manner::Renamed) = (&temporary, step.manner) {
-            assert!(content.is_empty() || *content == step.added, "a torn file beside {}", step.name);
+            assert!(content.is_empty() || *content == step.added, "a torn file next to {}", step.name);
         }
         let context = format!("round {round}, thread {thread}, after {steps} steps and before {step:?}");
         let context = context.get(..200).unwrap_or(&context);

@@ -2,9 +2,9 @@
 //!
 //! The loops are short here and long with `cargo xtask test --long`.
 
-mod alone;
 mod child;
 mod killed;
 pub(crate) mod mapping;
+mod separate_directories;
 mod stress;
 mod tree;

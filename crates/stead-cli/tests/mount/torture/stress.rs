@@ -45,17 +45,17 @@ fn many_processes(workspace: &str) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         succeeded += received_lines(&*output.stdout).map(|count| count.parse::<u64>().unwrap()).sum::<u64>();
     }
-    println!("{succeeded} acts succeeded");
+    println!("{succeeded} operations succeeded");
     let mounted_tree = tree(&shared);
-    assert!(mounted_tree.len() > 20, "too little is left to compare: {mounted_tree:?}");
+    assert!(mounted_tree.len() > 20, "too few entries to compare: {mounted_tree:?}");
 
     let exported = dir.path("exported");
     dir.stead(["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
-    assert_same(&mounted_tree, &tree(&exported), "the mount and the command line differ");
+    assert_same(&mounted_tree, &tree(&exported), "the mount and the command line show different trees");
     mount.end_cleanly();
 
     let mount = dir.mount();
-    assert_same(&mounted_tree, &tree(&shared), "the mount and the next one differ");
+    assert_same(&mounted_tree, &tree(&shared), "the mount and the next mount show different trees");
     mount.end_cleanly();
     dir.stead(["verify"]);
 }
@@ -151,7 +151,7 @@ impl Worker {
         };
         match result {
             Ok(()) => self.succeeded += 1,
-            Err(error) => assert!(is_a_race(&error), "process {}, act {choice}: {error}", self.number),
+            Err(error) => assert!(is_a_race(&error), "process {}, operation {choice}: {error}", self.number),
         }
     }
 
@@ -201,12 +201,12 @@ impl Worker {
         file.write_all(&more)?;
         content.extend(more);
         let size = file.metadata()?.len();
-        assert_eq!(size, content.len() as u64, "the size of a file of one's own");
+        assert_eq!(size, content.len() as u64, "the size of a file that only this process writes");
         let mut read = vec![0; content.len()];
         file.read_exact_at(&mut read, 0)?;
-        assert!(read == content, "what was written is not what is read");
+        assert!(read == content, "the bytes read differ from the bytes written");
         if !content.is_empty() {
-            assert!(mapping::read(&file) == content, "what was written is not what is mapped");
+            assert!(mapping::read(&file) == content, "the mapped bytes differ from the bytes written");
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(crate) fn tree(top: &Path) -> Tree {
                 assert_eq!(
                     content.len() as u64,
                     metadata.len(),
-                    "{}: its size is not its length",
+                    "{}: the size that stat reports differs from the length of the content",
                     path.display()
                 );
                 Entry::File { mode, content: blake3::hash(&content), size: content.len() }

@@ -66,7 +66,7 @@ impl ModelRun {
             let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
             let start = offset.min(size);
             let expected = bytes[start..size.min(start + length)].to_vec();
-            self.compare("what it read", comparable_result(read), comparable_result(Ok(expected)));
+            self.compare("the bytes read", comparable_result(read), comparable_result(Ok(expected)));
         }
     }
 
@@ -120,22 +120,22 @@ impl ModelRun {
         let DraftHandle { draft, bytes, is_stale, .. } = &mut self.drafts[index];
         match action {
             0 => {
-                draft.set_size(offset).expect("a draft can be cut");
-                bytes.set_size(offset).expect("the model's too");
+                draft.set_size(offset).expect("a draft can be resized");
+                bytes.set_size(offset).expect("the model's draft can be resized");
             }
             1 => {
                 let mut read = [vec![1; 3_000], vec![1; 3_000]];
                 let in_store = draft.read_at(offset, &mut read[0]).expect("a draft can be read");
-                let in_model = bytes.read_at(offset, &mut read[1]).expect("the model's too");
+                let in_model = bytes.read_at(offset, &mut read[1]).expect("the model's draft can be read");
                 let [in_store, in_model] = [read[0][..in_store].to_vec(), read[1][..in_model].to_vec()];
                 // A Store may let later writes to the file show through in the draft, so a stale draft isn't compared.
                 if !*is_stale {
-                    self.compare("what it read", in_store, in_model);
+                    self.compare("the bytes read", in_store, in_model);
                 }
             }
             _ => {
                 draft.write_at(offset, &content.0).expect("a draft can be written");
-                bytes.write_at(offset, &content.0).expect("the model's too");
+                bytes.write_at(offset, &content.0).expect("the model's draft can be written");
             }
         }
         let DraftHandle { draft, bytes, .. } = &self.drafts[index];

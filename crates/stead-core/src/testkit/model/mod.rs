@@ -191,11 +191,11 @@ impl ModelTree {
     }
 
     fn node(&self, id: NodeId) -> &ModelNode {
-        self.nodes.get(&id).expect("names lead to nodes")
+        self.nodes.get(&id).expect("every name has a node")
     }
 
     fn node_mut(&mut self, id: NodeId) -> &mut ModelNode {
-        self.nodes.get_mut(&id).expect("names lead to nodes")
+        self.nodes.get_mut(&id).expect("every name has a node")
     }
 
     fn slot(&self, at: &NodePath) -> StoreResult<ModelSlot> {

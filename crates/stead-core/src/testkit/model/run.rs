@@ -61,16 +61,16 @@ pub fn model_run_over(
     for _ in 0..steps {
         run.random_step();
         let model = run.tree.snapshot();
-        run.compare("all that it holds", snapshot_of(&*run.store), model.clone());
+        run.compare("the whole content", snapshot_of(&*run.store), model.clone());
         if let Some(next_store) = check(&model) {
             run.record_step("the run goes on with another Store".into());
             run.store = next_store;
-            run.compare("all that the next one holds", snapshot_of(&*run.store), model);
+            run.compare("the whole content of the next Store", snapshot_of(&*run.store), model);
         }
     }
     if let Some(maintenance) = run.store.maintenance() {
         let verified = maintenance.verify(&mut |_| ()).expect("the Store can be verified");
-        run.compare("what is wrong with it", verified.problems, Vec::new());
+        run.compare("the problems that verify finds", verified.problems, Vec::new());
     }
 }
 
@@ -245,8 +245,8 @@ impl ModelRun {
         let letters = [self.rng.lowercase(), self.rng.lowercase()];
         let pattern: String = letters.into_iter().collect();
         self.record_step(format!("grep {pattern}"));
-        let grep =
-            Grep::new(&GrepQuery::new(pattern), None, PathGlobs::none()).expect("letters are a pattern");
+        let grep = Grep::new(&GrepQuery::new(pattern), None, PathGlobs::none())
+            .expect("letters are a valid pattern");
         let mut in_store = BTreeMap::new();
         let visit = &mut |file_hits: crate::search::FileHits| {
             in_store.insert(file_hits.path, file_hits.hits);

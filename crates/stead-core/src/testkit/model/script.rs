@@ -338,7 +338,7 @@ impl StepGenerator<'_> {
         };
         let new = format!("<{}>", self.rng.u16(..));
         let edit = Edit::new(old, &new, occurrences).or_else(|_| Edit::new("other", &new, occurrences));
-        let edit = edit.expect("a text and another text");
+        let edit = edit.expect("`other` is a valid old text");
         RandomStep::Edit { at: spec, edit, expected: ExpectedState::Any }
     }
 
@@ -371,7 +371,7 @@ impl StepGenerator<'_> {
     }
 
     fn spec_for(&mut self, path: StorePath) -> NodePathSpec {
-        let (parent, name) = path.parent_and_name().expect("no path here is empty");
+        let (parent, name) = path.parent_and_name().expect("no path in a script is empty");
         let parent = StorePath::from_checked(parent);
         let kind = |path: &StorePath| self.stat(&NodePath::from_root(path.clone())).map(|attr| attr.kind);
         // A kernel never asks a mounted file system for a name below a symlink.
@@ -379,7 +379,7 @@ impl StepGenerator<'_> {
         let exists = kind(&path).is_some();
         match self.rng.u8(..4) {
             0 if self.timing == StepTiming::Now && has_real_parent => {
-                NodePathSpec::Child(parent, Name::new(name).expect("a component is a name"))
+                NodePathSpec::Child(parent, Name::new(name).expect("a path component is a valid name"))
             }
             1 if self.timing == StepTiming::Now && exists => NodePathSpec::Node(path),
             _ => NodePathSpec::Path(path),

@@ -243,7 +243,7 @@ impl ModelTransaction {
 
     /// Creates directories for all names but the last. Returns the parent and the last name.
     pub(super) fn make_parents(&mut self, ancestor: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
-        let last = names.pop().expect("a path that leads to nothing has a missing name");
+        let last = names.pop().expect("a path that doesn't exist has a missing name");
         let parent = names.into_iter().fold(ancestor, |parent, name| {
             let body = ModelBody::Directory(Default::default());
             let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);

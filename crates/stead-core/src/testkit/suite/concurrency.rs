@@ -30,7 +30,11 @@ pub fn concurrent_appends_are_all_kept(t: &Subject) {
     for thread in 0..20 {
         let thread_lines = lines.iter().filter(|line| line.starts_with(&format!("{thread:02} "))).cloned();
         let expected: Vec<_> = (0..ROUNDS).map(|round| line(thread, round)).collect();
-        assert_eq!(thread_lines.collect::<Vec<_>>(), expected, "in its own order, none torn");
+        assert_eq!(
+            thread_lines.collect::<Vec<_>>(),
+            expected,
+            "the lines of a thread have to be complete and in order"
+        );
     }
     lines.dedup();
     assert_eq!(lines.len(), 20 * ROUNDS);
@@ -66,7 +70,7 @@ pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
                 let open = t.open("file");
                 let bytes = read_all(&*open);
                 assert_eq!(bytes.len() as u64, open.attr().size);
-                assert!(is_complete(&bytes), "a torn open file");
+                assert!(is_complete(&bytes), "a torn read of an open file");
             }
         }
     });
@@ -81,7 +85,7 @@ pub fn one_of_many_concurrent_creators_wins(t: &Subject) {
             match t.try_apply_one(write_with(at(&path), number.to_string().into_bytes(), options)) {
                 Ok(outcome) => {
                     assert!(outcome.created);
-                    assert_eq!(winner.swap(number, Ordering::SeqCst), usize::MAX, "two winners");
+                    assert_eq!(winner.swap(number, Ordering::SeqCst), usize::MAX, "two callers succeeded");
                 }
                 Err(StoreError::AlreadyExists) => {}
                 Err(other) => panic!("{other:?}"),

@@ -63,7 +63,7 @@ pub fn contents_around_powers_of_two_are_kept(t: &Subject) {
             t.write("file", &bytes);
             assert!(t.read("file") == bytes, "{size} bytes");
             t.apply_one(append("file", "tail"));
-            assert!(t.read("file") == [&*bytes, b"tail"].concat(), "{size} bytes and a tail");
+            assert!(t.read("file") == [&*bytes, b"tail"].concat(), "{size} bytes and an append");
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn a_write_can_set_mode_and_time(t: &Subject) {
     t.apply_one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..options }));
     assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o640, time));
     t.write("old", "4");
-    assert_ne!(t.stat("old").modified, time, "a write without a time happens now");
+    assert_ne!(t.stat("old").modified, time, "a write without a time has to set the current time");
 }
 
 pub fn mode_and_time_can_be_set(t: &Subject) {
@@ -148,7 +148,7 @@ pub fn mode_and_time_can_be_set(t: &Subject) {
 
 pub fn an_append_goes_to_the_end(t: &Subject) {
     let outcome = t.apply_one(append("dir/log", "one\n"));
-    assert!(outcome.created, "an append makes a missing file");
+    assert!(outcome.created, "an append has to create a missing file");
     assert_eq!((outcome.attr.unwrap().size, outcome.attr.unwrap().mode), (4, 0o644));
     let outcome = t.apply_one(append("dir/log", "two\n"));
     assert!(!outcome.created);

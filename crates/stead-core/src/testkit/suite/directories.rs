@@ -74,7 +74,7 @@ pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
 pub fn a_directory_can_be_made_with_a_mode(t: &Subject) {
     t.apply_one(Step::Mkdir { at: at("outer/inner"), parents: Parents::Create, mode: Some(0o700) });
     assert_eq!(t.stat("outer/inner").mode, 0o700);
-    assert_eq!(t.stat("outer").mode, 0o755, "the mode is for the last one only");
+    assert_eq!(t.stat("outer").mode, 0o755, "the mode is for the last directory only");
 }
 
 pub fn a_listing_is_sorted_by_bytes(t: &Subject) {

@@ -227,7 +227,7 @@ pub fn a_draft_of_a_file_can_be_committed_to_another_path(t: &Subject) {
         draft.write_at(400_000, b"draft").unwrap();
         commit_draft(t, at(path), draft);
         assert!(t.read(path) == expected);
-        assert!(t.read("file") == bytes, "its source is unchanged");
+        assert!(t.read("file") == bytes, "the source of the draft has to stay unchanged");
     }
 }
 

@@ -115,7 +115,7 @@ pub fn a_feed_is_ordered_and_paged(t: &Subject) {
     assert_eq!(names, expected);
     assert!(all_changes.is_sorted_by_key(|change| change.revision));
     for pair in all_changes.chunks(2) {
-        assert_eq!(pair[0].revision, pair[1].revision, "one change, one version");
+        assert_eq!(pair[0].revision, pair[1].revision, "the events of one change have to have one revision");
     }
     for limit in [1, 2, 3, 7] {
         assert_eq!(changes_after(t, cursor, limit), all_changes, "in pieces of {limit}");

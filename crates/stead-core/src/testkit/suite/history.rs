@@ -52,7 +52,7 @@ fn only_change(revision: &Revision) -> &NodeChange {
 
 #[track_caller]
 fn content_ref(state: Option<&NodeState>) -> &ContentRef {
-    state.expect("it was there").content.as_ref().expect("its content is known")
+    state.expect("the node exists in this state").content.as_ref().expect("the history has the content")
 }
 
 #[track_caller]
@@ -279,7 +279,7 @@ pub fn a_moved_directory_keeps_its_history(t: &Subject) {
     assert_eq!(
         node_change.after.as_ref().unwrap().path,
         StorePath::from_checked("d/a"),
-        "the path at that revision"
+        "the path has to be the one at that revision"
     );
     assert_eq!(found.current[&node_change.node].path, StorePath::from_checked("e/a"));
 }
@@ -565,12 +565,16 @@ pub fn operations_are_undoable_until_they_are_undone(t: &Subject) {
     assert_eq!(
         undoable(start, 9),
         [second_operation.id, first_operation.id],
-        "each once, however many changes it made"
+        "each operation is listed once, however many changes it made"
     );
     assert_eq!(undoable(start, 1), [second_operation.id]);
     assert_eq!(undoable(second_operation.at, 9), [second_operation.id]);
     let undo = apply_as("standing", ["x", "y"], &[second_operation.id]);
-    assert_eq!(undoable(start, 9), [first_operation.id], "neither the undone operation nor the undo");
+    assert_eq!(
+        undoable(start, 9),
+        [first_operation.id],
+        "neither the undone operation nor the undo may be listed"
+    );
     apply_as("standing", ["x", "z"], &[undo.id]);
     assert_eq!(undoable(start, 9), [second_operation.id, first_operation.id]);
     assert!(t.history().undoable_operations("nobody", start, 9).unwrap().is_empty());
@@ -605,11 +609,11 @@ pub fn revisions_are_queried_by_path(t: &Subject) {
         (some("d/in/a"), None),
         (some("other"), some("d/in/moved")),
     ];
-    assert_eq!(changed_paths(&["d/in"]), of_in, "with the path that it was moved from");
+    assert_eq!(changed_paths(&["d/in"]), of_in, "the path that it was moved from has to be included");
     assert_eq!(changed_paths(&["elsewhere", "d/out"]), [(None, some("d/out")), (None, some("elsewhere"))]);
     t.remove("d");
     let of_out = changed_paths(&["d/out"]);
-    assert!(of_out.contains(&(some("d"), None)), "the removal of its parent: {of_out:?}");
+    assert!(of_out.contains(&(some("d"), None)), "the removal of its parent has to be included: {of_out:?}");
     assert!(!of_out.contains(&(some("d/in"), None)), "{of_out:?}");
 }
 
@@ -644,7 +648,7 @@ pub fn revisions_are_queried_by_node(t: &Subject) {
     let some = |text: &str| Some(text.to_owned());
     let of_a = [(some("4"), some("5")), (some("1"), some("4")), (None, some("1"))];
     assert_eq!(contents(revisions_at("e/a").unwrap()), of_a);
-    assert_eq!(contents(revisions_at("d/a").unwrap()), of_a, "by an earlier name");
+    assert_eq!(contents(revisions_at("d/a").unwrap()), of_a, "the file has to be found by an earlier name");
     assert_eq!(contents(revisions_at("e/b").unwrap()), [(some("2"), None), (None, some("2"))]);
     assert_eq!(contents(revisions_at("x").unwrap()), [(some("3"), None), (None, some("3"))]);
     assert_eq!(revisions_at("e").unwrap().len(), 6);
@@ -666,7 +670,7 @@ pub fn a_change_without_history_is_reported_without_its_content(t: &Subject) {
         || PutOptions { displaced: crate::store::DisplacedContent::Discard, ..PutOptions::default() };
     t.write("a", "one");
     let changed = apply_and_get_revision(t, vec![write_with(at("a"), b"two".to_vec(), scratch())]);
-    let before = only_change(&changed).before.as_ref().expect("it was there");
+    let before = only_change(&changed).before.as_ref().expect("the node existed before");
     assert_eq!(before.content, None);
     assert_eq!(read_content(t, only_change(&changed).after.as_ref()), b"two");
 }
@@ -680,7 +684,7 @@ pub fn content_that_is_not_retained_is_known_by_its_size(t: &Subject) {
     let removed = apply_and_get_revision(t, vec![remove("d", Subtree::Any)]);
     assert_eq!(removed.changes.len(), 2, "each removed node is reported: {removed:?}");
     for (node_change, size) in [(only_change(&written), 3), (change_named(&removed, "a"), 4)] {
-        let before = node_change.before.as_ref().expect("it was there");
+        let before = node_change.before.as_ref().expect("the node existed before");
         assert_eq!((before.size, &before.content), (size, &None));
     }
     assert_eq!(change_named(&removed, "a").before.as_ref().unwrap().parent, change_named(&removed, "d").node);

@@ -176,7 +176,7 @@ pub fn a_link_hit_names_its_step_and_side(t: &Subject) {
     assert_eq!(
         expect_link_hit(result),
         link_hit(1, Side::From, 1, "made here"),
-        "a step sees what those before it did"
+        "a step has to see the effects of the steps before it"
     );
 }
 

@@ -319,7 +319,10 @@ mod tests {
                 let Some(name) = line.strip_prefix("pub fn ").and_then(|rest| rest.split('(').next()) else {
                     continue;
                 };
-                assert!(listed.lines().any(|line| line.trim() == name), "{theme}::{name} is not listed");
+                assert!(
+                    listed.lines().any(|line| line.trim() == name),
+                    "the macro doesn't list the test {theme}::{name}"
+                );
             }
         }
     }

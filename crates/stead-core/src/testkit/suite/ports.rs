@@ -73,7 +73,7 @@ pub fn a_past_revision_is_shown_as_it_was(t: &Subject) {
     };
     assert_eq!(snapshot_of(&*past_store), before);
     t.write("dir/file", "three");
-    assert_eq!(snapshot_of(&*past_store), before, "what happens later doesn't show");
+    assert_eq!(snapshot_of(&*past_store), before, "later changes must not show in an earlier revision");
     let present_store = t.history().as_of(RevisionNumber::NOW).expect("the present can be shown");
     assert_eq!(snapshot_of(&*present_store), t.snapshot());
 }
@@ -131,7 +131,7 @@ pub fn a_fork_name_is_unique(t: &Subject) {
     let fork = forks.fork(&fork_of_everything("taken")).expect("the Store can be forked");
     assert_refused!(forks.fork(&fork_of_everything("taken")), StoreError::AlreadyExists);
     fork.require_maintenance().and_then(|fork| fork.destroy()).expect("a fork can be destroyed");
-    assert_eq!(t.read("file"), b"one", "its base stays");
+    assert_eq!(t.read("file"), b"one", "destroying a fork must not change its base");
     forks.fork(&fork_of_everything("taken")).expect("the name is free again");
 }
 
@@ -159,6 +159,6 @@ pub fn a_destroyed_store_has_no_history(t: &Subject) {
     let remaining = t.history().revisions(&crate::store::RevisionQuery::all());
     assert!(
         remaining.is_err() || remaining.is_ok_and(|remaining| remaining.revisions.is_empty()),
-        "its history is gone"
+        "a destroyed Store has no history"
     );
 }

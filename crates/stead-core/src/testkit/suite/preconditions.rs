@@ -71,7 +71,7 @@ pub fn two_files_never_share_a_tag(t: &Subject) {
     assert_eq!(tags.len(), 50);
     let before = t.stat("0").tag;
     t.remove("0");
-    assert_ne!(t.write("0", "same").tag, before, "a file made again is another file");
+    assert_ne!(t.write("0", "same").tag, before, "a file that was created again has to get another tag");
 }
 
 pub fn a_write_checks_its_precondition(t: &Subject) {
@@ -112,7 +112,7 @@ fn check_put_preconditions(t: &Subject, put_step: &dyn Fn(&str, Precondition) ->
     let second_tag = t.apply_one(put_step("file", Precondition::Tag(tag))).attr.unwrap().tag;
     assert!(
         matches!(t.assert_step_refused(put_step("file", Precondition::Tag(tag))), StoreError::Conflict),
-        "the tag is outdated"
+        "an outdated tag has to be refused"
     );
     let third_tag = t.apply_one(put_step("file", Precondition::TagOrAbsent(second_tag))).attr.unwrap().tag;
     t.apply_one(put_step("made", Precondition::TagOrAbsent(second_tag)));

@@ -149,7 +149,8 @@ pub fn a_removed_file_may_be_restored_whatever_its_size(t: &Subject) {
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
     let mut removal = t.history().revisions(&query).unwrap().revisions.remove(0);
-    let content = removal.changes.remove(0).before.and_then(|state| state.content).expect("it was kept");
+    let content =
+        removal.changes.remove(0).before.and_then(|state| state.content).expect("the content was retained");
     let restore_step = |path: &str| Step::Write {
         at: at(path),
         content: Content::Stored(content.clone()),
@@ -162,7 +163,10 @@ pub fn a_removed_file_may_be_restored_whatever_its_size(t: &Subject) {
         content: Content::Stored(content.clone()),
         options: PutOptions::default(),
     };
-    assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(), "this was never there");
+    assert!(
+        t.assert_unchanged(|| apply_under(t, &quota, vec![longer])).is_err(),
+        "content that never existed has to count"
+    );
     // The limit on the total still applies.
     let quota = [quota_root("w", Some(10), None)];
     assert!(t.assert_unchanged(|| apply_under(t, &quota, vec![restore_step("w/b")])).is_err());

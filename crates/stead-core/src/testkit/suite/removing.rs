@@ -26,7 +26,7 @@ pub fn a_directory_is_removed_with_its_content(t: &Subject) {
     t.link("dir/link", "../other");
     t.apply_one(remove("dir", Subtree::Directory));
     assert_eq!(t.names(""), ["directory", "other"]);
-    assert_eq!(t.read("other/a"), b"other/a", "a link's target is not its content");
+    assert_eq!(t.read("other/a"), b"other/a", "removing a symlink must not remove its target");
     t.mkdir("dir");
     assert!(t.names("dir").is_empty(), "a new directory of the same name is empty");
 }

@@ -140,7 +140,7 @@ pub fn a_directory_is_not_moved_into_itself(t: &Subject) {
         assert!(matches!(t.assert_step_refused(copy("a", to, Refuse)), StoreError::IntoItself), "{to}");
     }
     t.rename("a", "ab/a", Refuse);
-    assert_eq!(t.read("ab/a/b/file"), b"1", "a name that only begins alike is another directory");
+    assert_eq!(t.read("ab/a/b/file"), b"1", "a name with the same beginning is another directory");
 }
 
 pub fn a_copy_is_independent_of_its_source(t: &Subject) {

@@ -24,7 +24,7 @@ fn grep_hits(t: &Subject, start: &NodePath, grep: &Grep) -> BTreeMap<String, Hit
             let found = if path.is_empty() { start.clone() } else { start.join(path.as_bytes()) };
             assert_eq!(attr, t.store.stat(&found).unwrap());
         }
-        assert!(all.insert(path.to_string(), hits).is_none(), "{path} came twice");
+        assert!(all.insert(path.to_string(), hits).is_none(), "{path} was reported twice");
         ControlFlow::Continue(())
     };
     t.store.grep(start, grep, visit).unwrap();
@@ -93,7 +93,11 @@ pub fn a_search_includes_and_excludes(t: &Subject) {
     let both = Grep::new(&query, Some(globs("src/**")), globs("lib.rs")).unwrap();
     assert_eq!(matching_paths(t, &NodePath::root(), &both), ["src/main.rs"]);
     let below = Grep::new(&query, Some(globs("/main.rs")), PathGlobs::none()).unwrap();
-    assert_eq!(matching_paths(t, &at("src"), &below), ["main.rs"], "globs start where the search does");
+    assert_eq!(
+        matching_paths(t, &at("src"), &below),
+        ["main.rs"],
+        "globs have to be relative to the directory of the search"
+    );
 }
 
 pub fn a_search_skips_subtrees(t: &Subject) {

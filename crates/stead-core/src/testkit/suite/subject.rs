@@ -89,17 +89,17 @@ impl Subject {
 
     #[track_caller]
     pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> Attr {
-        self.apply_one(write(path, bytes)).attr.expect("a written file is there")
+        self.apply_one(write(path, bytes)).attr.expect("a write returns the attributes")
     }
 
     #[track_caller]
     pub(crate) fn mkdir(&self, path: &str) -> Attr {
-        self.apply_one(mkdir(path)).attr.expect("a directory that was made is there")
+        self.apply_one(mkdir(path)).attr.expect("mkdir returns the attributes")
     }
 
     #[track_caller]
     pub(crate) fn link(&self, path: &str, target: &str) -> Attr {
-        self.apply_one(symlink(path, target)).attr.expect("a symlink that was made is there")
+        self.apply_one(symlink(path, target)).attr.expect("symlink returns the attributes")
     }
 
     #[track_caller]
@@ -184,7 +184,7 @@ impl Subject {
     pub(crate) fn assert_unchanged<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let before = self.snapshot();
         let result = act();
-        assert!(result.is_err(), "this has to be refused");
+        assert!(result.is_err(), "the change has to be refused");
         assert_eq!(self.snapshot(), before, "a refused change changes nothing");
         result
     }
@@ -192,7 +192,7 @@ impl Subject {
     /// Applies a step that has to be refused and to change nothing; returns the error.
     #[track_caller]
     pub(crate) fn assert_step_refused(&self, step: Step) -> crate::StoreError {
-        self.assert_unchanged(|| self.try_apply_one(step)).expect_err("it was refused")
+        self.assert_unchanged(|| self.try_apply_one(step)).expect_err("the step has to be refused")
     }
 }
 

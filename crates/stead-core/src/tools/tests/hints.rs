@@ -71,7 +71,7 @@ fn each_tool_does_what_its_hints_say() {
         assert!(!destroyed || hints.destructive, "{name} {arguments} destroys something");
         assert!(
             !(hints.idempotent && after_once != after_twice),
-            "{name} {arguments} does more the second time"
+            "{name} {arguments} is marked idempotent, but a second call changes something"
         );
         assert!(!hints.open_world);
         effects.push((name, changed, destroyed, after_once != after_twice));

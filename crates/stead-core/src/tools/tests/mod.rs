@@ -1,10 +1,10 @@
 //! Tests of the tools over the model Store.
 
-mod answers;
-mod asking;
+mod approvals;
 mod hints;
-mod model;
-mod offering;
+mod model_text;
+mod offered_tools;
+mod replies;
 mod schemas;
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn toolbox_with_all_scopes() -> Toolbox {
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} isn't an object"),
     }
 }
 

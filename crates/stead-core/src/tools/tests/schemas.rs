@@ -17,11 +17,11 @@ const KEYWORDS: [&str; 9] = [
 ];
 
 fn assert_portable(schema: &Value, location: &str) {
-    let schema = schema.as_object().unwrap_or_else(|| panic!("{location}: no object"));
+    let schema = schema.as_object().unwrap_or_else(|| panic!("{location}: not an object"));
     for key in schema.keys() {
-        assert!(KEYWORDS.contains(&key.as_str()), "{location}: `{key}` is not taken everywhere");
+        assert!(KEYWORDS.contains(&key.as_str()), "{location}: not every provider accepts `{key}`");
     }
-    let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{location}: one type, as a text"));
+    let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{location}: `type` has to be one string"));
     match kind {
         "object" => {
             assert_eq!(schema["additionalProperties"], false, "{location}");
@@ -29,7 +29,7 @@ fn assert_portable(schema: &Value, location: &str) {
             for name in schema["required"].as_array().unwrap() {
                 assert!(
                     properties.contains_key(name.as_str().unwrap()),
-                    "{location}: {name} is required, but unknown"
+                    "{location}: {name} is required, but isn't a property"
                 );
             }
             properties

@@ -401,7 +401,7 @@ fn a_compound_operation_makes_one_record_and_one_for_each_change() {
         .unwrap_err();
     assert_eq!(finished_records(&audit_log), ["import /rw/in failed:invalid 22"]);
     let result =
-        vfs.compound("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
+        vfs.compound("import", "/../x", kind, |_| -> Result<()> { unreachable!("the path is invalid") });
     assert_eq!(
         (kind(&result.unwrap_err()), finished_records(&audit_log)),
         (Some(ErrorKind::Invalid), vec!["import  failed:invalid".into()])
@@ -439,7 +439,9 @@ fn a_compound_operation_that_cannot_be_recorded_does_not_begin() {
     let (vfs, audit_log) = audited_vfs(true);
     audit_log.set_full(true);
     let kind = |error: &Error| Some(error.kind());
-    let result = vfs.compound("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
+    let result = vfs.compound("export", "/rw", kind, |_| -> Result<()> {
+        unreachable!("the call is refused before it starts")
+    });
     assert!(matches!(result, Err(Error::AuditUnavailable(_))));
 }
 

@@ -96,7 +96,7 @@ fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
                 if moved.is_ok() && calls < call {
                     break;
                 }
-                assert!(call < 200, "it never succeeds");
+                assert!(call < 200, "the call does not succeed after 200 faults");
             }
         }
     }

@@ -56,7 +56,7 @@ fn open_files_share_one_quota() {
     first.append(b"123456").unwrap();
     assert_eq!(kind(second.append(b"12345")), ErrorKind::Quota);
     second.append(b"1234").unwrap();
-    assert_eq!(usage(&vfs).bytes, 10, "`df` counts what is no change yet");
+    assert_eq!(usage(&vfs).bytes, 10, "`df` has to count bytes that are not committed yet");
     // A tool's write can't use what an open file has reserved.
     assert_eq!(kind(vfs.write("/w/three", "1")), ErrorKind::Quota);
     vfs.write("/w/three", "").unwrap();
@@ -76,7 +76,7 @@ fn truncated_closed_and_dropped_files_free_their_quota() {
     first.set_size(4).unwrap();
     second.append(b"123456").unwrap();
     first.sync().unwrap();
-    assert_eq!(usage(&vfs).bytes, 10, "a change counts once");
+    assert_eq!(usage(&vfs).bytes, 10, "committed bytes have to be counted once");
     // A removed file uses its quota until it is closed.
     vfs.remove_file("/w/two", RemoveOptions::default()).unwrap();
     assert_eq!(kind(first.append(b"1")), ErrorKind::Quota);
@@ -159,6 +159,6 @@ fn open_files_written_concurrently_all_become_changes() {
             .collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
     });
-    assert_eq!(written, 1000, "as much as fits, and no more");
+    assert_eq!(written, 1000, "exactly the bytes that fit into the quota have to be written");
     assert_eq!(usage(&vfs).bytes, 1000);
 }

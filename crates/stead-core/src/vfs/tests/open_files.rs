@@ -119,7 +119,7 @@ fn a_concurrent_stat_does_not_prevent_the_commit_of_the_last_close() {
             drop(file);
             if text(&vfs, "/a") != round.to_string() {
                 stop.store(true, Ordering::Relaxed);
-                panic!("round {round} is lost");
+                panic!("the write of round {round} is lost");
             }
         }
         stop.store(true, Ordering::Relaxed);
@@ -141,7 +141,7 @@ fn writes_into_a_file_changed_by_another_stay_within_the_size_limit() {
     assert_eq!(text(&other_vfs, "/a"), "12xyz");
     other_vfs.write("/a", "1").unwrap();
     file.sync().unwrap();
-    assert_eq!(text(&other_vfs, "/a"), "134", "what was written waits for another attempt");
+    assert_eq!(text(&other_vfs, "/a"), "134", "the written bytes have to wait for another attempt to commit");
 }
 
 /// Appends to an open file while another `Vfs` appends, with every Store call failing in turn: in the end, both appends
@@ -198,18 +198,21 @@ fn truncated_bytes_can_be_read_until_the_reader_knows_of_the_truncation() {
     };
     file.cut_under_readers(0).unwrap();
     assert!(file.size() == 0 && read(0, 9) == pages(0, 4) && read(2, 1) == pages(2, 3));
-    assert_eq!(file.forget_cut_off(), Some(0), "some of it was read");
+    assert_eq!(file.forget_cut_off(), Some(0), "a part of the cut-off bytes was read");
     assert_eq!((file.forget_cut_off(), read(0, 1).len()), (None, 0));
 
     file.write_at(0, &pages(5, 8)).unwrap();
     let end = PAGE as u64 + 96;
     file.cut_under_readers(end).unwrap();
-    assert_eq!(read(1, 1).len(), 96, "the page that it ends in");
+    assert_eq!(read(1, 1).len(), 96, "the page with the new end has to be readable up to the end");
     assert_eq!(file.forget_cut_off(), None);
     file.cut_under_readers(96).unwrap();
     file.sync().unwrap();
     let (last, zeros) = (&pages(5, 6)[..96], &[0; PAGE - 96][..]);
-    assert!(read(0, 2) == [last, zeros, &pages(6, 7)[..96]].concat(), "it has never been a change");
+    assert!(
+        read(0, 2) == [last, zeros, &pages(6, 7)[..96]].concat(),
+        "cut-off bytes that were never committed have to be readable"
+    );
     assert_eq!(file.forget_cut_off(), Some(96));
 
     vfs.write("/b", pages(0, 2)).unwrap();
@@ -218,10 +221,13 @@ fn truncated_bytes_can_be_read_until_the_reader_knows_of_the_truncation() {
     file.sync().unwrap();
     let mut buffer = vec![0; PAGE];
     file.read_with_cut_off(PAGE as u64, &mut buffer).unwrap();
-    assert!(text(&vfs, "/b").is_empty() && buffer == pages(1, 2), "the cut is a change by now");
+    assert!(
+        text(&vfs, "/b").is_empty() && buffer == pages(1, 2),
+        "the cut-off bytes have to be readable after the cut is committed, too"
+    );
     file.forget_cut_off();
     file.cut_under_readers(9).unwrap();
-    assert_eq!((file.size(), file.forget_cut_off()), (9, None), "it became longer");
+    assert_eq!((file.size(), file.forget_cut_off()), (9, None), "after an extension nothing is cut off");
 }
 
 #[test]

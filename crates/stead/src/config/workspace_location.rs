@@ -1,0 +1,161 @@
+//! Where a Workspace's files are. Used only to check whether they lie inside those of another Workspace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use stead_core::VfsPath;
+
+use super::{StoreConfig, WorkspaceConfig};
+use crate::host_locations::resolve_symlinks;
+
+/// Where a Workspace's files are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WorkspaceLocation {
+    /// A host directory.
+    Host(HostDirectory),
+    /// A path in the namespace of a database.
+    Virtual(Vec<String>, VfsPath),
+    /// A path in a Memory Store of this name.
+    Memory(String, VfsPath),
+}
+
+/// A host directory, identified in ways that symlinks and bind mounts can't hide.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HostDirectory {
+    /// Its path without symlinks.
+    path: PathBuf,
+    /// The existing directories on its path, from itself up: device, inode, and the path from there to it.
+    ancestors: Vec<(u64, u64, PathBuf)>,
+    /// Its file system's device and its path in that file system, which is the same for every bind mount of it.
+    in_file_system: Option<(String, PathBuf)>,
+}
+
+impl WorkspaceLocation {
+    /// The location of each Workspace whose Store is known.
+    pub(super) fn of_each<'c>(
+        workspaces: &'c [WorkspaceConfig],
+        stores: &BTreeMap<String, StoreConfig>,
+    ) -> Vec<(&'c WorkspaceConfig, WorkspaceLocation)> {
+        let mut mounts = None;
+        let mut location = |workspace: &WorkspaceConfig| {
+            let path = workspace.path.clone();
+            Some(match stores.get(&workspace.store)? {
+                StoreConfig::Physical { path: root, .. } => {
+                    let mounts = mounts.get_or_insert_with(read_mounts);
+                    WorkspaceLocation::Host(HostDirectory::at(&root.join(&path.as_str()[1..]), mounts))
+                }
+                StoreConfig::Virtual { namespace } => WorkspaceLocation::Virtual(namespace.clone(), path),
+                StoreConfig::Memory => WorkspaceLocation::Memory(workspace.store.clone(), path),
+            })
+        };
+        workspaces.iter().filter_map(|workspace| Some((workspace, location(workspace)?))).collect()
+    }
+
+    /// The path of this location below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
+    /// path that isn't UTF-8, and `None` if it doesn't lie inside.
+    pub(super) fn below(&self, outer: &WorkspaceLocation) -> Option<Option<String>> {
+        let strip =
+            |path: &VfsPath, outer: &VfsPath| path.strip_prefix(outer).map(|rest| Some(rest.to_owned()));
+        match (self, outer) {
+            (WorkspaceLocation::Host(inner), WorkspaceLocation::Host(outer)) => {
+                inner.below(outer).map(|rest| rest.to_str().map(str::to_owned))
+            }
+            (WorkspaceLocation::Virtual(a, inner), WorkspaceLocation::Virtual(b, outer)) if a == b => {
+                strip(inner, outer)
+            }
+            (WorkspaceLocation::Memory(a, inner), WorkspaceLocation::Memory(b, outer)) if a == b => {
+                strip(inner, outer)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl HostDirectory {
+    fn at(path: &Path, mounts: &[MountEntry]) -> Self {
+        let path = resolve_symlinks(path);
+        let identity = |ancestor: &Path| {
+            let metadata = fs::metadata(ancestor).ok()?;
+            Some((metadata.dev(), metadata.ino(), path.strip_prefix(ancestor).ok()?.to_owned()))
+        };
+        let ancestors = path.ancestors().filter_map(identity).collect();
+        let mount = mounts.iter().filter(|entry| path.starts_with(&entry.mount_point));
+        // The deepest mount point counts. Of several mounts at one point the last one is on top, and `max_by_key`
+        // returns it.
+        let mount = mount.max_by_key(|entry| entry.mount_point.components().count());
+        let in_file_system = mount.and_then(|entry| {
+            Some((entry.device.clone(), entry.root.join(path.strip_prefix(&entry.mount_point).ok()?)))
+        });
+        HostDirectory { path, ancestors, in_file_system }
+    }
+
+    /// The path from `outer` to this directory, if a Physical Store on `outer` shows it. Such a Store doesn't cross
+    /// mount points, so it doesn't show directories of another file system.
+    fn below(&self, outer: &HostDirectory) -> Option<PathBuf> {
+        if let (Some((device, path)), Some((outer_device, outer_path))) =
+            (&self.in_file_system, &outer.in_file_system)
+            && device == outer_device
+            && let Ok(rest) = path.strip_prefix(outer_path)
+        {
+            return Some(rest.to_owned());
+        }
+        let Some((device, inode, _)) =
+            outer.ancestors.first().filter(|(.., rest)| rest.as_os_str().is_empty())
+        else {
+            // `outer` doesn't exist yet, so only its path can be compared.
+            return self.path.strip_prefix(&outer.path).ok().map(Path::to_owned);
+        };
+        if self.ancestors.first().is_some_and(|(own_device, ..)| own_device != device) {
+            return None;
+        }
+        let is_outer = |ancestor: &&(u64, u64, PathBuf)| (ancestor.0, ancestor.1) == (*device, *inode);
+        self.ancestors.iter().find(is_outer).map(|(.., rest)| rest.clone())
+    }
+}
+
+/// One line of the kernel's mount table.
+#[derive(Debug)]
+struct MountEntry {
+    /// The device, `major:minor`.
+    device: String,
+    /// The directory inside the file system that is mounted.
+    root: PathBuf,
+    mount_point: PathBuf,
+}
+
+fn read_mounts() -> Vec<MountEntry> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let parse_line = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8_lossy(fields.next()?).into_owned();
+        Some(MountEntry {
+            device,
+            root: unescape_octal(fields.next()?),
+            mount_point: unescape_octal(fields.next()?),
+        })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// A path in the table, with the kernel's octal escapes (for spaces and the like) decoded.
+fn unescape_octal(text: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, more)) = rest.split_first() {
+        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}

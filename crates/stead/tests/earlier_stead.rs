@@ -1,0 +1,191 @@
+//! A stead as it was at an earlier time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use serde_json::json;
+use stead::tools::{ApprovalAnswer, ToolChoice};
+use stead::{
+    AccessScope, ApprovalPolicy, Clock, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead,
+    SystemClock, VfsPath, Workspace,
+};
+
+#[test]
+fn an_earlier_stead_has_the_readable_workspaces_and_can_not_be_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("root")).unwrap();
+    let options = PhysicalOptions::new(directory.path().join("state"));
+    let disk = Arc::new(PhysicalStore::open(directory.path().join("root"), options).unwrap());
+    let (notes, inbox) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let stead = Stead::builder("coder")
+        .workspace("/notes", AccessScope::ReadWrite, &notes)
+        .workspace("/inbox", AccessScope::WriteOnly, &inbox)
+        .workspace("/disk", AccessScope::ReadWrite, &disk)
+        .build()
+        .unwrap();
+    let vfs = stead.vfs();
+    let first = vfs.write("/notes/a", "1").unwrap().revision.unwrap();
+    vfs.write("/notes/a", "2").unwrap();
+    // The two databases have separate version counters; this one has to reach the version too.
+    vfs.write("/inbox/a", "1").unwrap();
+    let earlier_stead = stead.as_of(first).unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"1");
+    assert_eq!(earlier_stead.vfs().write("/notes/a", "3").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(earlier_stead.vfs().workspaces().count(), 1);
+    assert_eq!(earlier_stead.vfs().read("/disk/a").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(earlier_stead.vfs().read("/inbox/a").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(vfs.read("/notes/a").unwrap().bytes, b"2");
+}
+
+/// `/notes` with a history, where changes need approval, and `/vault`, where reads need it too.
+fn stead_with_approval_policies() -> Stead {
+    let workspace = |prefix: &str, policy| {
+        let mount = Mount::new(Arc::new(MemoryStore::new()));
+        Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount)
+            .with_approval_policy(policy)
+    };
+    let choice = ToolChoice { history: true, ..ToolChoice::default() };
+    Stead::builder("coder")
+        .add_workspace(workspace("/notes", ApprovalPolicy::Changes))
+        .add_workspace(workspace("/vault", ApprovalPolicy::Everything))
+        .tools(choice)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn an_undo_needs_approval_and_is_denied_if_no_person_can_be_asked() {
+    let stead = stead_with_approval_policies();
+    stead.with_approval().vfs().write("/notes/a", "1").unwrap();
+    let denied = stead.call("undo", json!({}));
+    assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
+    let question = stead.call_with_approval("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
+    assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
+    assert!(stead.vfs().exists("/notes/a").unwrap());
+    let done = stead.call_with_approval("undo", json!({}), question.approve()).unwrap();
+    assert_eq!(done.failure, None, "{}", done.joined_text());
+    assert!(!stead.vfs().exists("/notes/a").unwrap());
+}
+
+#[test]
+fn a_snapshot_of_everything_needs_approval_for_the_workspaces_that_require_it() {
+    let question = stead_with_approval_policies()
+        .call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked)
+        .unwrap_err();
+    assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
+}
+
+#[test]
+fn a_version_number_means_nothing_in_a_store_with_its_own_counter() {
+    let (notes, scratch) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let stead = Stead::builder("coder")
+        .workspace("/notes", AccessScope::ReadWrite, &notes)
+        .workspace("/scratch", AccessScope::ReadWrite, &scratch)
+        .tools(ToolChoice { history: true, ..ToolChoice::default() })
+        .build()
+        .unwrap();
+    let vfs = stead.vfs();
+    vfs.symlink("/notes/beside", "/scratch").unwrap();
+    vfs.write("/scratch/a", "unrelated").unwrap();
+    let revision = vfs.write("/notes/a", "then").unwrap().revision.unwrap();
+    vfs.write("/scratch/a", "then").unwrap();
+    let time = SystemClock.now();
+    while SystemClock.now() == time {
+        std::hint::spin_loop();
+    }
+    for path in ["/notes/a", "/scratch/a"] {
+        vfs.write(path, "now").unwrap();
+    }
+
+    // The number alone, or a path above both Workspaces, could mean either Store.
+    for refused in
+        [stead.as_of(revision).unwrap_err(), stead.as_of_text("/", &revision.to_string()).unwrap_err()]
+    {
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("use a time"), "{refused}");
+    }
+    // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
+    let earlier_stead = stead.as_of_text("/notes", &revision.to_string()).unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
+    for path in ["/scratch/a", "/notes/beside/a"] {
+        let refused = earlier_stead.vfs().read(path).unwrap_err();
+        assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
+        let answer =
+            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": revision.to_string() }));
+        assert_eq!(answer.failure.unwrap().kind, ErrorKind::Denied);
+    }
+    // A time means the same in both Stores.
+    let earlier_stead = stead.as_of(time).unwrap();
+    for path in ["/notes/a", "/scratch/a"] {
+        assert_eq!(earlier_stead.vfs().read(path).unwrap().bytes, b"then", "{path}");
+    }
+}
+
+#[test]
+fn an_earlier_stead_of_a_snapshot_shows_only_the_stores_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = r#"
+        [stores.notes]
+        kind = "virtual"
+        [stores.scratch]
+        kind = "memory"
+        [agents.coder]
+        workspaces = [
+          { prefix = "/notes", store = "notes", scope = "rw" },
+          { prefix = "/scratch", store = "scratch", scope = "rw" },
+        ]
+    "#;
+    let config = stead::Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "coder").unwrap();
+    for content in ["unrelated 1", "unrelated 2", "unrelated 3"] {
+        stead.vfs().write("/scratch/a", content).unwrap();
+    }
+    stead.vfs().write("/notes/a", "then").unwrap();
+    stead.snapshot(None, Some("draft")).unwrap();
+    stead.vfs().write("/notes/a", "now").unwrap();
+
+    let earlier_stead = stead.as_of_text("/", "draft").unwrap();
+    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
+    let refused = earlier_stead.vfs().read("/scratch/a").unwrap_err();
+    assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
+    let refused = stead.as_of_text("/scratch/a", "draft").unwrap_err();
+    assert!(refused.to_string().contains("doesn't include `/scratch/a`"), "{refused}");
+}
+
+#[test]
+fn a_snapshot_in_a_broken_database_is_not_reported_as_missing() {
+    let host = tempfile::tempdir().unwrap();
+    std::fs::create_dir(host.path().join("data")).unwrap();
+    let text = r#"
+        [stores.here]
+        kind = "physical"
+        path = "data"
+        [stores.m]
+        kind = "memory"
+        [[agents.a.workspaces]]
+        prefix = "/here"
+        scope = "rw"
+        store = "here"
+        [[agents.a.workspaces]]
+        prefix = "/m"
+        scope = "rw"
+        store = "m"
+        [audit]
+        enabled = false
+    "#;
+    let config = stead::Config::parse(text, &host.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "a").unwrap();
+    let revision = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
+    let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
+    assert!(missing.to_string().contains("`release`"), "{missing}");
+    let database = config.database.path.clone();
+    assert!(!database.exists(), "a read must not create the database");
+
+    std::fs::create_dir_all(database.parent().unwrap()).unwrap();
+    std::fs::write(&database, "this was a database").unwrap();
+    let broken = stead.resolve_revision("/m/a", "release").unwrap_err();
+    assert!(!broken.to_string().contains("`release`"), "{broken}");
+    // A version of a Store outside the database needs no database.
+    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", revision.0)).unwrap(), revision);
+}
