@@ -18,6 +18,7 @@ mod history;
 mod maintenance;
 mod path_filter;
 mod quota;
+mod step_rules;
 mod store_path;
 
 pub use attr::{
@@ -40,6 +41,7 @@ pub use history::{
 pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
+pub use step_rules::{RenameEnds, check_symlink_target};
 pub use store_path::{NodePath, StorePath};
 
 use std::fmt;

@@ -372,8 +372,6 @@ impl StepGenerator<'_> {
         let look: StatFn<'_> = &|place| self.stat(place);
         let kind = |at: &PlaceSpec| look(&at.resolve(look)).map(|attr| attr.kind);
         match op {
-            // The Vfs, not the Store, decides whether mkdir follows a symlink.
-            RandomStep::Mkdir { at, .. } => kind(at) == Some(NodeKind::Symlink),
             // A symlink's own mode has no effect.
             RandomStep::SetAttr { at, .. } => kind(at) == Some(NodeKind::Symlink),
             RandomStep::Rename { from, to, replace, parents, .. } => {
@@ -385,7 +383,7 @@ impl StepGenerator<'_> {
                     || self.is_ambiguous_move(&from.resolve(look), &to.resolve(look), *replace, *parents)
             }
             RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Edit { .. } => false,
-            RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
+            RandomStep::Mkdir { .. } | RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
         }
     }
 

@@ -97,6 +97,7 @@ macro_rules! store_suite {
                     a_directory_with_a_protected_name_is_not_removed
                     a_directory_with_a_protected_name_does_not_leave
                     a_directory_does_not_bring_a_protected_name
+                    an_exchange_moves_no_protected_name
                 ;
                 renaming:
                     a_file_gets_another_name
@@ -117,6 +118,8 @@ macro_rules! store_suite {
                 ;
                 links:
                     a_target_is_kept_as_written
+                    a_target_is_not_empty_and_has_no_nul
+                    mkdir_with_parents_reports_a_last_symlink
                     a_symlink_replaces_a_symlink_only
                     a_symlink_on_the_way_is_reported
                     a_symlink_before_something_missing_is_reported
