@@ -139,8 +139,8 @@ pub enum Step {
     },
     /// Creates a directory.
     Mkdir {
-        /// The directory's path. If a directory is there already, this is [`crate::StoreError::AlreadyExists`], unless
-        /// `parents` is [`Parents::Create`].
+        /// The directory's path. If something is there already, this is [`crate::StoreError::AlreadyExists`]. With
+        /// [`Parents::Create`], an existing directory stays, and the last component is followed if it is a symlink.
         at: NodePath,
         /// Whether missing parents are created.
         parents: Parents,

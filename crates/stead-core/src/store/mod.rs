@@ -37,6 +37,7 @@ mod history;
 mod maintenance;
 mod path_filter;
 mod quota;
+mod step_rules;
 mod store_path;
 mod subscription;
 
@@ -60,6 +61,7 @@ pub use history::{
 pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
+pub use step_rules::{RenameEnds, check_symlink_target};
 pub use store_path::{NodePath, StorePath};
 pub use subscription::{ChangeListener, ChangeListeners, ChangeSignal, ListenerGuard, Subscription};
 

@@ -5,15 +5,15 @@ use std::os::fd::AsFd;
 
 use stead_core::Timestamp;
 use stead_core::store::{
-    IfMissing, NodeKind, NodePath, Parents, Precondition, ProtectedNames, PutOptions, Replace, Side,
-    StepOutcome, StoreError, StorePath, StoreResult, Subtree,
+    IfMissing, NodeKind, NodePath, Parents, Precondition, ProtectedNames, PutOptions, RenameEnds, Replace,
+    Side, StepOutcome, StoreError, StorePath, StoreResult, Subtree,
 };
 
 use super::change::PhysicalChange;
 use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, SETGID, errno_to_store_error};
 use super::mask::is_at_or_below;
 use super::owner_access;
-use super::read::{is_empty, is_file_like};
+use super::read::is_empty;
 use super::root::Dir;
 use super::slot::{HostSlot, LookupPurpose, open_regular};
 use super::tree::{self, Inspection, InspectionPurpose};
@@ -27,64 +27,56 @@ impl PhysicalChange<'_> {
         at: &NodePath,
         subtree: Subtree,
         expect: Precondition,
-        missing: IfMissing,
-        spare: Option<&ProtectedNames>,
+        if_missing: IfMissing,
+        protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
-        let gone = |missing| match missing {
-            IfMissing::Fail => Err(StoreError::NotFound),
-            IfMissing::Ignore => Ok(StepOutcome::default()),
-        };
-        let spot = match self.store.slot(at, LookupPurpose::Find, Parents::Required) {
-            Err(StoreError::NotFound) => return gone(missing),
+        let slot = match self.store.slot(at, LookupPurpose::Find, Parents::Required) {
+            Err(StoreError::NotFound) => return if_missing.outcome(),
             result => result?,
         };
-        let found = match self.store.stat_slot(&spot) {
-            Ok(None) | Err(StoreError::NotFound) => return gone(missing),
+        let found = match self.store.stat_slot(&slot) {
+            Ok(None) | Err(StoreError::NotFound) => return if_missing.outcome(),
             result => result?.expect("matched above"),
         };
-        self.check_may_leave(&spot)?;
-        match (subtree, found.is_dir()) {
-            (Subtree::File, true) => return Err(StoreError::IsADirectory),
-            (Subtree::EmptyDirectory | Subtree::Directory, false) => return Err(StoreError::NotADirectory),
-            _ => {}
-        }
+        self.check_may_leave(&slot)?;
+        subtree.check(found.kind)?;
         if found.is_dir() {
-            return self.remove_dir(&spot, &found, subtree, expect, spare);
+            return self.remove_dir(&slot, &found, subtree, expect, protected);
         }
-        self.lock_names(&[&spot])?;
-        let Some(there) = self.store.stat_slot(&spot)? else { return gone(missing) };
+        self.lock_names(&[&slot])?;
+        let Some(there) = self.store.stat_slot(&slot)? else { return if_missing.outcome() };
         if there.is_dir() {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(there.tag()))?;
-        self.move_to_staging(&spot, &there)?;
+        self.move_to_staging(&slot, &there)?;
         Ok(StepOutcome::default())
     }
 
     fn remove_dir(
         &mut self,
-        spot: &HostSlot,
+        slot: &HostSlot,
         found: &HostStat,
         subtree: Subtree,
         expect: Precondition,
-        spare: Option<&ProtectedNames>,
+        protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
-        let dir = owner_access::enter(&spot.dir, spot.name()).map_err(errno_to_store_error)?.into_dir();
+        let dir = owner_access::enter(&slot.dir, slot.name()).map_err(errno_to_store_error)?.into_dir();
         if subtree == Subtree::EmptyDirectory {
             if !is_empty(&dir)? {
                 return Err(StoreError::NotEmpty);
             }
         } else {
             // Before the tree is locked, because inspecting a large tree takes long.
-            self.inspect_tree(&dir, spot, [spare, None], InspectionPurpose::MoveOrRemove)?;
+            self.inspect_tree(&dir, slot, [protected, None], InspectionPurpose::MoveOrRemove)?;
         }
         self.lock_tree()?;
-        let there = self.store.stat_slot(spot)?.ok_or(StoreError::NotFound)?;
+        let there = self.store.stat_slot(slot)?.ok_or(StoreError::NotFound)?;
         if there.ino != found.ino {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(there.tag()))?;
-        self.move_to_staging(spot, &there)?;
+        self.move_to_staging(slot, &there)?;
         // The directory is in the staging area now, where no program can add to it, so this check is final.
         if subtree == Subtree::EmptyDirectory {
             host::rewind(dir.as_fd()).map_err(errno_to_store_error)?;
@@ -102,7 +94,7 @@ impl PhysicalChange<'_> {
         replace: Replace,
         parents: Parents,
         expect: Precondition,
-        spare: &[Option<ProtectedNames>; 2],
+        protected: &[Option<ProtectedNames>; 2],
     ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
         let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
@@ -114,58 +106,62 @@ impl PhysicalChange<'_> {
         }
         // The parents are resolved first: a symlink on the way may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
-        let mut sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
-        let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
-        let around = replace == Replace::Exchange && is_at_or_below(source.path(), sink.path());
-        if inside || around {
-            return Err(StoreError::IntoItself);
-        }
-        let there = self.store.stat_slot(&sink)?;
+        let mut destination = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
+        let there = self.store.stat_slot(&destination)?;
         self.check_may_leave(&source)?;
         if there.is_some() {
-            self.check_may_leave(&sink)?;
+            self.check_may_leave(&destination)?;
         }
+        // Before the trees are inspected, because that may take long, and again when the names are locked.
+        check_rename(&source, &found, &destination, there.as_ref(), replace)?;
         if found.is_dir() {
             let dir = owner_access::enter(&source.dir, source.name()).map_err(errno_to_store_error)?;
             self.inspect_tree(
                 &dir,
                 &source,
-                [spare[0].as_ref(), spare[1].as_ref()],
+                [protected[0].as_ref(), protected[1].as_ref()],
                 InspectionPurpose::MoveOrRemove,
             )?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
-            let dir = owner_access::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
-            self.inspect_tree(&dir, &sink, [None, None], InspectionPurpose::MoveOrRemove)?;
+            let dir =
+                owner_access::enter(&destination.dir, destination.name()).map_err(errno_to_store_error)?;
+            self.inspect_tree(
+                &dir,
+                &destination,
+                [protected[0].as_ref(), protected[1].as_ref()],
+                InspectionPurpose::MoveOrRemove,
+            )?;
         }
-        if !sink.has_parent() {
+        if !destination.has_parent() {
             self.make_multi_action()?;
         } else if found.is_dir() || there.is_some_and(|there| there.is_dir()) {
             self.lock_tree()?;
         }
-        self.lock_names(&[&source, &sink])?;
+        self.lock_names(&[&source, &destination])?;
         let now = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
-        let there = self.store.stat_slot(&sink)?;
+        let there = self.store.stat_slot(&destination)?;
         if now.ino != found.ino {
             return Err(StoreError::Conflict);
         }
         expect.check(Some(now.tag()))?;
-        if !sink.has_parent() {
+        check_rename(&source, &now, &destination, there.as_ref(), replace)?;
+        if !destination.has_parent() {
             let parent =
                 StorePath::from_checked(to.path.parent_and_name().map_or(&b""[..], |(parent, _)| parent));
             self.mkdir(&NodePath { base: to.base, path: parent }, Parents::Create, None).map_err(at_to)?;
-            sink = self.store.slot(to, LookupPurpose::Create, Parents::Required).map_err(at_to)?;
+            destination = self.store.slot(to, LookupPurpose::Create, Parents::Required).map_err(at_to)?;
         }
-        match (replace, there) {
-            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists),
-            (Replace::Exchange, None) => return Err(StoreError::NotFound),
-            (Replace::Exchange, Some(there)) => self.exchange(&source, &now, &sink, &there)?,
-            (Replace::Overwrite, Some(there)) => self.rename_over(&source, &now, &sink, &there)?,
-            (Replace::Refuse | Replace::Overwrite, None) => self.rename_new(&source, &now, &sink)?,
+        match there {
+            Some(there) if replace == Replace::Exchange => {
+                self.exchange(&source, &now, &destination, &there)?
+            }
+            Some(there) => self.rename_over(&source, &now, &destination, &there)?,
+            None => self.rename_new(&source, &now, &destination)?,
         }
         self.schedule_dir_sync(&source.dir)?;
-        self.schedule_dir_sync(&sink.dir)?;
-        self.outcome(&sink, false)
+        self.schedule_dir_sync(&destination.dir)?;
+        self.outcome(&destination, false)
     }
 
     fn rename_new(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) -> StoreResult<()> {
@@ -183,17 +179,6 @@ impl PhysicalChange<'_> {
         sink: &HostSlot,
         there: &HostStat,
     ) -> StoreResult<()> {
-        match (is_file_like(moved.kind), is_file_like(there.kind)) {
-            (true, false) => return Err(StoreError::IsADirectory),
-            (false, true) => return Err(StoreError::NotADirectory),
-            (true, true) => {}
-            (false, false) => {
-                let dir = owner_access::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
-                if !is_empty(&dir)? {
-                    return Err(StoreError::NotEmpty);
-                }
-            }
-        }
         self.track_previous_path(there.ino, sink.path());
         // Two names of one file: the host would report success for the rename and leave both.
         let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
@@ -275,12 +260,9 @@ impl PhysicalChange<'_> {
         to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&ProtectedNames>,
+        protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
-        if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".to_owned()));
-        }
         let source = self.store.slot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
         let target = self.store.locate(to, LookupPurpose::Create).map_err(at_to)?;
@@ -288,40 +270,37 @@ impl PhysicalChange<'_> {
             return Err(StoreError::AlreadyExists);
         }
         if target.full_path == source.path() {
-            return Err(match replace {
-                Replace::Refuse => StoreError::AlreadyExists,
-                _ => StoreError::Invalid("it can't be copied to its own path".to_owned()),
-            });
+            return Err(replace.copy_to_itself_error());
         }
-        let sink = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
-        if found.is_dir() && is_at_or_below(sink.path(), source.path()) {
+        let destination = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
+        if found.is_dir() && is_at_or_below(destination.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
-        self.check_replace(&found, self.store.stat_slot(&sink)?, replace)?;
+        replace.check_copy(found.kind, self.store.stat_slot(&destination)?.map(|there| there.kind))?;
         match found.kind {
-            NodeKind::Directory => self.copy_dir(&source, &sink, spare),
+            NodeKind::Directory => self.copy_dir(&source, &destination, protected),
             NodeKind::File => {
                 let (file, _) = open_regular(&source.dir, source.name(), OpenMode::Read)?;
                 let mut temp = self.staging.new_temp_file()?;
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
-                self.lock_names(&[&sink])?;
-                let there = self.store.stat_slot(&sink)?;
-                self.check_replace(&found, there, replace)?;
+                self.lock_names(&[&destination])?;
+                let there = self.store.stat_slot(&destination)?;
+                replace.check_copy(found.kind, there.map(|there| there.kind))?;
                 let kept = there.filter(|there| there.kind == NodeKind::File).map(|there| there.mode);
                 let mode = Some(kept.unwrap_or(stat.mode));
                 let put = PutOptions { mode, modified: Some(stat.modified), ..PutOptions::default() };
-                self.put_file(&sink, &mut temp, there.as_ref(), &put)
+                self.put_file(&destination, &mut temp, there.as_ref(), &put)
             }
             NodeKind::Symlink => {
                 let target =
                     host::read_link(source.dir.as_fd(), source.name()).map_err(errno_to_store_error)?;
-                self.lock_names(&[&sink])?;
-                let there = self.store.stat_slot(&sink)?;
-                self.check_replace(&found, there, replace)?;
-                let mut scrap = self.stage_symlink(&target, found.modified, &sink)?;
-                self.put_entry(&sink, &mut scrap, there.as_ref())?;
-                self.outcome(&sink, there.is_none())
+                self.lock_names(&[&destination])?;
+                let there = self.store.stat_slot(&destination)?;
+                replace.check_copy(found.kind, there.map(|there| there.kind))?;
+                let mut staged = self.stage_symlink(&target, found.modified, &destination)?;
+                self.put_entry(&destination, &mut staged, there.as_ref())?;
+                self.outcome(&destination, there.is_none())
             }
             NodeKind::Special(_) => Err(StoreError::Special(found.kind)),
         }
@@ -331,44 +310,30 @@ impl PhysicalChange<'_> {
     fn copy_dir(
         &mut self,
         source: &HostSlot,
-        sink: &HostSlot,
-        spare: Option<&ProtectedNames>,
+        destination: &HostSlot,
+        protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
-        self.inspect_tree(&dir, source, [spare, None], InspectionPurpose::Copy)?;
-        let (mut scrap, made) = self.new_dir(None, sink)?;
+        self.inspect_tree(&dir, source, [protected, None], InspectionPurpose::Copy)?;
+        let (mut staged, made) = self.new_dir(None, destination)?;
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
         tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_cancelled())?;
         self.check_cancelled()?;
         self.sync_new_tree()?;
-        self.lock_names(&[sink])?;
+        self.lock_names(&[destination])?;
         let ino = host::stat(&made).map_err(errno_to_store_error)?.ino;
-        self.place_with_parents(&mut scrap, ino, sink)?;
-        self.outcome(sink, true)
-    }
-
-    fn check_replace(&self, found: &HostStat, there: Option<HostStat>, replace: Replace) -> StoreResult<()> {
-        let Some(there) = there else { return Ok(()) };
-        match (replace, there.kind) {
-            _ if found.is_dir() => Err(StoreError::AlreadyExists),
-            (Replace::Overwrite, NodeKind::Directory) => Err(StoreError::IsADirectory),
-            (Replace::Overwrite, NodeKind::Special(_)) => Err(StoreError::Special(there.kind)),
-            (Replace::Overwrite, NodeKind::File | NodeKind::Symlink) => Ok(()),
-            (Replace::Refuse | Replace::Exchange, _) => Err(StoreError::AlreadyExists),
-        }
+        self.place_with_parents(&mut staged, ino, destination)?;
+        self.outcome(destination, true)
     }
 
     fn inspect_tree(
         &self,
         dir: &Dir,
-        spot: &HostSlot,
-        spare: [Option<&ProtectedNames>; 2],
-        leaving: InspectionPurpose,
+        slot: &HostSlot,
+        protected: [Option<&ProtectedNames>; 2],
+        purpose: InspectionPurpose,
     ) -> StoreResult<()> {
-        tree::inspect(
-            dir,
-            &Inspection { mask: &self.store.mask, at: spot.path(), protected: spare, purpose: leaving },
-        )
+        tree::inspect(dir, &Inspection { mask: &self.store.mask, at: slot.path(), protected, purpose })
     }
 
     pub(super) fn set_attr(
@@ -425,4 +390,24 @@ impl PhysicalChange<'_> {
         self.schedule_file_sync(file)?;
         Ok(StepOutcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
+}
+
+/// Checks that the node at `source` may be renamed to `sink`, where `there` is, or nothing.
+fn check_rename(
+    source: &HostSlot,
+    found: &HostStat,
+    sink: &HostSlot,
+    there: Option<&HostStat>,
+    replace: Replace,
+) -> StoreResult<()> {
+    let ends = RenameEnds {
+        from: found.kind,
+        to: there.map(|there| there.kind),
+        to_is_inside: found.is_dir() && is_at_or_below(sink.path(), source.path()),
+        from_is_inside: is_at_or_below(source.path(), sink.path()),
+    };
+    ends.check(replace, || {
+        let dir = owner_access::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
+        is_empty(&dir)
+    })
 }

@@ -221,8 +221,3 @@ impl OpenContent for OpenHostFile {
 pub(super) fn is_empty(dir: &super::root::Dir) -> StoreResult<bool> {
     Ok(tree::names(dir).map_err(errno_to_store_error)?.is_empty())
 }
-
-/// Whether the kind is anything but a directory.
-pub(super) fn is_file_like(kind: NodeKind) -> bool {
-    kind != NodeKind::Directory
-}

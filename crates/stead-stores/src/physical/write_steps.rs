@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use stead_core::store::{
     Content, NodeKind, NodePath, Parents, Precondition, PutOptions, StepOutcome, StoreError, StoreResult,
-    VersionTag,
+    VersionTag, check_symlink_target,
 };
 use stead_core::{Edit, MAX_EDIT_SIZE};
 
@@ -149,27 +149,23 @@ impl PhysicalChange<'_> {
         parents: Parents,
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
-        if target.is_empty() || target.contains(&0) {
-            return Err(StoreError::Invalid(
-                "a symlink's target can't be empty or contain a NUL byte".to_owned(),
-            ));
-        }
+        check_symlink_target(target)?;
         if self.store.locate(at, LookupPurpose::Create)?.is_root() {
             return Err(StoreError::AlreadyExists);
         }
         for _ in 0..MAX_TRIES {
-            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
-            self.lock_names(&[&spot])?;
-            let there = self.store.stat_slot(&spot)?;
+            let slot = self.store.slot(at, LookupPurpose::Create, parents)?;
+            self.lock_names(&[&slot])?;
+            let there = self.store.stat_slot(&slot)?;
             if there.is_some_and(|there| there.kind != NodeKind::Symlink) {
                 return Err(StoreError::AlreadyExists);
             }
             expect.check(there.map(|there| there.tag()))?;
-            let mut scrap = self.stage_symlink(target, self.now(), &spot)?;
-            match self.put_entry(&spot, &mut scrap, there.as_ref()) {
+            let mut staged = self.stage_symlink(target, self.now(), &slot)?;
+            match self.put_entry(&slot, &mut staged, there.as_ref()) {
                 Err(StoreError::AlreadyExists) if there.is_none() && expect != Precondition::Absent => {}
                 Err(error) => return Err(error),
-                Ok(()) => return self.outcome(&spot, there.is_none()),
+                Ok(()) => return self.outcome(&slot, there.is_none()),
             }
         }
         Err(StoreError::Conflict)
@@ -201,30 +197,28 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let located = self.store.locate(at, LookupPurpose::Create)?;
         if located.is_root() {
-            return match parents {
-                Parents::Create => {
-                    Ok(StepOutcome { attr: Some(self.store.stat_at(at)?), ..StepOutcome::default() })
-                }
-                Parents::Required => Err(StoreError::AlreadyExists),
-            };
+            parents.check_mkdir(NodeKind::Directory)?;
+            return Ok(StepOutcome { attr: Some(self.store.stat_at(at)?), ..StepOutcome::default() });
         }
         for _ in 0..MAX_TRIES {
-            let spot = self.store.slot(at, LookupPurpose::Create, parents)?;
-            self.lock_names(&[&spot])?;
-            match (self.store.stat_slot(&spot)?, parents) {
-                (None, _) => {}
-                (Some(there), Parents::Create) if there.is_dir() => return self.outcome(&spot, false),
-                (Some(there), Parents::Create) if there.kind == NodeKind::Symlink => {
-                    return Err(spot.symlink_error());
+            let slot = self.store.slot(at, LookupPurpose::Create, parents)?;
+            self.lock_names(&[&slot])?;
+            match self.store.stat_slot(&slot)? {
+                Some(there) if there.kind == NodeKind::Symlink && parents == Parents::Create => {
+                    return Err(slot.symlink_error());
                 }
-                (Some(_), _) => return Err(StoreError::AlreadyExists),
+                Some(there) => {
+                    parents.check_mkdir(there.kind)?;
+                    return self.outcome(&slot, false);
+                }
+                None => {}
             }
-            let (mut scrap, dir) = self.new_dir(mode, &spot)?;
+            let (mut staged, dir) = self.new_dir(mode, &slot)?;
             let ino = host::stat(&dir).map_err(errno_to_store_error)?.ino;
-            match self.place_with_parents(&mut scrap, ino, &spot) {
+            match self.place_with_parents(&mut staged, ino, &slot) {
                 Err(StoreError::AlreadyExists) => {}
                 Err(error) => return Err(error),
-                Ok(()) => return self.outcome(&spot, true),
+                Ok(()) => return self.outcome(&slot, true),
             }
         }
         Err(StoreError::Conflict)

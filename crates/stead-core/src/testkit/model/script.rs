@@ -418,8 +418,6 @@ impl StepGenerator<'_> {
         let stat: StatFn<'_> = &|path| self.stat(path);
         let kind = |at: &NodePathSpec| stat(&at.resolve(stat)).map(|attr| attr.kind);
         match op {
-            // The Vfs, not the Store, decides whether mkdir follows a symlink.
-            RandomStep::Mkdir { at, .. } => kind(at) == Some(NodeKind::Symlink),
             // A symlink's own mode has no effect.
             RandomStep::SetAttr { at, .. } => kind(at) == Some(NodeKind::Symlink),
             RandomStep::Rename { from, to, replace, parents, .. } => {
@@ -431,7 +429,7 @@ impl StepGenerator<'_> {
                     || self.is_ambiguous_move(&from.resolve(stat), &to.resolve(stat), *replace, *parents)
             }
             RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Edit { .. } => false,
-            RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
+            RandomStep::Mkdir { .. } | RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
         }
     }
 

@@ -7,8 +7,8 @@ use super::{DIRECTORY_MODE, FILE_MODE, ModelBody, ModelSlot, ModelTree, ROOT, SY
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::store::{
-    ChangeKind, Content, FeedEntry, IfMissing, NodeId, NodePath, Parents, Precondition, ProtectedNames,
-    PutOptions, RevisionNumber, Step, StepOutcome, StoreError, StoreResult, Subtree,
+    ChangeKind, Content, FeedEntry, IfMissing, LinkHit, NodeId, NodePath, Parents, Precondition,
+    ProtectedNames, PutOptions, RevisionNumber, Step, StepOutcome, StoreError, StoreResult, Subtree,
 };
 
 /// The bytes of a draft of the model.
@@ -131,6 +131,9 @@ impl ModelTransaction {
         match self.tree.slot(at)? {
             ModelSlot::Occupied(id) => match (&self.tree.node(id).body, parents) {
                 (ModelBody::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
+                (ModelBody::Symlink(target), Parents::Create) => {
+                    Err(LinkHit::error_at(at.path.depth(), target.clone()))
+                }
                 _ => Err(StoreError::AlreadyExists),
             },
             ModelSlot::Missing { ancestor, names } => {
@@ -149,6 +152,9 @@ impl ModelTransaction {
         parents: Parents,
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(StoreError::Invalid("a symlink needs a target without NUL bytes".to_owned()));
+        }
         match self.tree.slot(at)? {
             ModelSlot::Occupied(id) => {
                 if !matches!(self.tree.node(id).body, ModelBody::Symlink(_)) {

@@ -37,6 +37,23 @@ pub fn a_target_is_kept_as_written(t: &Subject) {
     }
 }
 
+pub fn a_target_is_not_empty_and_has_no_nul(t: &Subject) {
+    for target in ["", "a\0b"] {
+        assert!(matches!(t.refused(symlink("link", target)), StoreError::Invalid(_)), "{target:?}");
+    }
+}
+
+pub fn mkdir_with_parents_reports_a_last_symlink(t: &Subject) {
+    t.mkdir("dir");
+    t.link("link", "dir");
+    t.link("dangling", "nowhere");
+    for (path, target) in [("link", "dir"), ("dangling", "nowhere")] {
+        assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(mkdir(path)))), first(1, target));
+        let without_parents = t.refused(mkdir_with(at(path), Parents::Required));
+        assert!(matches!(without_parents, StoreError::AlreadyExists), "{path}");
+    }
+}
+
 pub fn a_symlink_replaces_a_symlink_only(t: &Subject) {
     assert!(t.apply_one(symlink("link", "one")).created);
     assert!(!t.apply_one(symlink("link", "two")).created);

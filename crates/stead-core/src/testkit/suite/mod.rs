@@ -97,6 +97,7 @@ macro_rules! store_suite {
                     a_directory_with_a_protected_name_is_not_removed
                     a_directory_with_a_protected_name_is_not_moved
                     a_rename_or_copy_does_not_create_a_protected_name
+                    an_exchange_moves_no_protected_name
                 ;
                 renaming:
                     a_file_is_renamed
@@ -117,6 +118,8 @@ macro_rules! store_suite {
                 ;
                 links:
                     a_target_is_kept_as_written
+                    a_target_is_not_empty_and_has_no_nul
+                    mkdir_with_parents_reports_a_last_symlink
                     a_symlink_replaces_a_symlink_only
                     a_symlink_in_the_middle_of_a_path_is_reported
                     a_symlink_before_a_missing_name_is_reported

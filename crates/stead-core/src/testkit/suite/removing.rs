@@ -136,6 +136,25 @@ pub fn a_directory_with_a_protected_name_is_not_moved(t: &Subject) {
     assert_eq!(t.read("moved/.git/config"), b"1");
 }
 
+pub fn an_exchange_moves_no_protected_name(t: &Subject) {
+    t.write("project/.git/config", "1");
+    t.write("plain/file", "2");
+    let exchange = |from: &str, to: &str, protected| Step::Rename {
+        from: at(from),
+        to: at(to),
+        replace: Replace::Exchange,
+        parents: Parents::Required,
+        expect: Precondition::Any,
+        protected,
+    };
+    for (from, to) in [("project", "plain"), ("plain", "project")] {
+        let refused = t.assert_step_refused(exchange(from, to, [protected_names(from), protected_names(to)]));
+        assert!(matches!(refused, StoreError::Protected { path } if path == ".git/config"), "{from} {to}");
+    }
+    t.apply_one(exchange("plain", "project", [None, None]));
+    assert_eq!(t.read("plain/.git/config"), b"1");
+}
+
 pub fn a_rename_or_copy_does_not_create_a_protected_name(t: &Subject) {
     t.write("work/config", "planted");
     t.mkdir("project");

@@ -87,6 +87,17 @@ fn a_dangling_symlink_is_written_through() {
     assert_eq!(vfs.stat("/l").unwrap().kind, NodeKind::File);
 }
 
+#[test]
+fn a_directory_is_made_through_a_link_only_together_with_its_parents() {
+    let (vfs, _) = open_door();
+    vfs.mkdir("/d", Parents::Required).unwrap();
+    vfs.symlink("/to-d", "d").unwrap();
+    vfs.symlink("/dangling", "new/deep").unwrap();
+    assert_eq!(vfs.mkdir("/to-d", Parents::Create).unwrap().created, Some(false));
+    assert_eq!(vfs.mkdir("/dangling", Parents::Create).unwrap().path, path("/new/deep"));
+    assert_eq!(kind(vfs.mkdir("/to-d", Parents::Required)), ErrorKind::AlreadyExists);
+}
+
 /// A WRITE_ONLY Workspace `/wo` with symlinks into `/rw/secret` and `/asks/secret`, which no answer may name, and a
 /// symlink `/free/way` to it.
 fn hidden_symlinks() -> Vfs {

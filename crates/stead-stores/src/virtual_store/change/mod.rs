@@ -21,7 +21,7 @@ use stead_core::monitor::{CallMonitor, check_not_stopped};
 use stead_core::name::escape_name;
 use stead_core::store::{
     Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
-    RevisionNumber, Side, Step, StepOutcome, StorePath,
+    RevisionNumber, Side, Step, StepOutcome, StorePath, check_symlink_target,
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
@@ -111,9 +111,10 @@ impl VirtualStore {
                 self.prepare_content(std::mem::replace(content, Content::Bytes(Vec::new())))?
             }
             Step::Symlink { target, .. } => {
-                if target.is_empty() || target.len() > CHUNK_SIZE {
+                check_symlink_target(target)?;
+                if target.len() > CHUNK_SIZE {
                     return Err(StoreError::Invalid(
-                        "a symlink's target can't be empty or longer than 256 KiB".into(),
+                        "a symlink's target can't be longer than 256 KiB".into(),
                     ));
                 }
                 PreparedContent::single(std::mem::take(target))

@@ -3,8 +3,8 @@
 use rusqlite::params;
 use stead_core::StoreError;
 use stead_core::store::{
-    ChangeKind, DisplacedContent, IfMissing, NodePath, Parents, Precondition, ProtectedNames, Replace, Side,
-    StepOutcome, Subtree,
+    ChangeKind, DisplacedContent, IfMissing, NodePath, Parents, Precondition, ProtectedNames, RenameEnds,
+    Replace, Side, StepOutcome, Subtree,
 };
 
 use crate::database::error::{DatabaseError, Result};
@@ -18,39 +18,29 @@ impl VirtualChange<'_, '_> {
         at: &NodePath,
         subtree: Subtree,
         expect: Precondition,
-        missing: IfMissing,
-        spare: Option<&ProtectedNames>,
-        keep: DisplacedContent,
+        if_missing: IfMissing,
+        protected: Option<&ProtectedNames>,
+        displaced: DisplacedContent,
     ) -> Result<StepOutcome> {
-        let spot = match self.slot(at, Parents::Required, Side::From) {
-            Ok(spot) => Some(spot),
+        let slot = match self.slot(at, Parents::Required, Side::From) {
+            Ok(slot) => Some(slot),
             Err(DatabaseError::Store(StoreError::NotFound)) => None,
             Err(fault) => return Err(fault),
         };
-        let Some((spot, row)) = spot.and_then(|spot| spot.row.map(|row| (spot, row))) else {
-            return match missing {
-                IfMissing::Ignore => Ok(StepOutcome::default()),
-                IfMissing::Fail => Err(StoreError::NotFound.into()),
-            };
+        let Some((slot, row)) = slot.and_then(|slot| slot.row.map(|row| (slot, row))) else {
+            return Ok(if_missing.outcome()?);
         };
         self.refuse_root(&row)?;
-        match (subtree, row.is_directory()) {
-            (Subtree::File, true) => return Err(StoreError::IsADirectory.into()),
-            (Subtree::EmptyDirectory | Subtree::Directory, false) => {
-                return Err(StoreError::NotADirectory.into());
-            }
-            (Subtree::File | Subtree::Any, false)
-            | (Subtree::EmptyDirectory | Subtree::Directory | Subtree::Any, true) => {}
-        }
+        subtree.check(row.kind.to_kind())?;
         expect.check(Some(row.tag()))?;
         if row.is_directory() && self.has_children(row.node)? {
             if subtree == Subtree::EmptyDirectory {
                 return Err(StoreError::NotEmpty.into());
             }
-            self.check_protected(row.node, spare)?;
-            self.delete_below(row.node, keep)?;
+            self.check_protected(row.node, protected)?;
+            self.delete_below(row.node, displaced)?;
         }
-        self.delete(&row, &spot.name, keep)?;
+        self.delete(&row, &slot.name, displaced)?;
         Ok(StepOutcome::default())
     }
 
@@ -61,7 +51,7 @@ impl VirtualChange<'_, '_> {
         replace: Replace,
         parents: Parents,
         expect: Precondition,
-        spare: &[Option<ProtectedNames>; 2],
+        protected: &[Option<ProtectedNames>; 2],
     ) -> Result<StepOutcome> {
         let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
@@ -74,23 +64,28 @@ impl VirtualChange<'_, '_> {
         if to.row.is_some_and(|other| other.node == row.node) {
             return Ok(outcome_of(&row, false));
         }
-        self.refuse_into_itself(&row, to.parent)?;
-        match (replace, &to.row) {
-            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
-            (Replace::Exchange, None) => return Err(StoreError::NotFound.into()),
-            (Replace::Exchange, Some(other)) => {
-                self.refuse_into_itself(other, from.parent)?;
-                for spare in spare.iter().flatten() {
-                    self.check_protected_in(&row, spare)?;
-                    self.check_protected_in(other, spare)?;
-                }
-                return self.exchange(&from, &row, &to, other);
+        let ends = RenameEnds {
+            from: row.kind.to_kind(),
+            to: to.row.map(|other| other.kind.to_kind()),
+            to_is_inside: self.is_inside(to.parent, &row)?,
+            from_is_inside: match &to.row {
+                Some(other) => self.is_inside(from.parent, other)?,
+                None => false,
+            },
+        };
+        ends.check(replace, || match &to.row {
+            Some(other) => Ok(!self.has_children(other.node)?),
+            None => Ok::<_, DatabaseError>(true),
+        })?;
+        if let (Replace::Exchange, Some(other)) = (replace, &to.row) {
+            for protected in protected.iter().flatten() {
+                self.check_protected_in(&row, protected)?;
+                self.check_protected_in(other, protected)?;
             }
-            (Replace::Overwrite, Some(other)) => self.refuse_replace(&row, other)?,
-            (Replace::Refuse | Replace::Overwrite, None) => {}
+            return self.exchange(&from, &row, &to, other);
         }
-        for spare in spare.iter().flatten() {
-            self.check_protected_in(&row, spare)?;
+        for protected in protected.iter().flatten() {
+            self.check_protected_in(&row, protected)?;
         }
         if let Some(other) = &to.row {
             self.delete(other, &to.name, DisplacedContent::Keep)?;
@@ -105,32 +100,32 @@ impl VirtualChange<'_, '_> {
         to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&ProtectedNames>,
-        keep: DisplacedContent,
+        protected: Option<&ProtectedNames>,
+        displaced: DisplacedContent,
     ) -> Result<StepOutcome> {
-        if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't exchange two paths; rename can".into()).into());
-        }
         let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
         let to = self.slot(to, parents, Side::To)?;
-        match (replace, &to.row) {
-            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
-            (_, Some(other)) if other.node == row.node => {
-                return Err(StoreError::Invalid("it can't be copied to its own path".into()).into());
-            }
-            (_, Some(_)) if row.is_directory() => return Err(StoreError::AlreadyExists.into()),
-            (_, Some(other)) if other.is_directory() => return Err(StoreError::IsADirectory.into()),
-            (_, Some(other)) if other.kind == row.kind => {
-                let new = EntryRow { content: row.content, size: row.size, modified: row.modified, ..*other };
-                return Ok(outcome_of(&self.update(other, new, ChangeKind::Written, &to.name, keep)?, false));
-            }
-            (_, Some(other)) => self.delete(other, &to.name, keep)?,
-            (_, None) => {}
+        if to.row.is_some_and(|other| other.node == row.node) {
+            return Err(replace.copy_to_itself_error().into());
         }
-        self.refuse_into_itself(&row, to.parent)?;
+        replace.check_copy(row.kind.to_kind(), to.row.map(|other| other.kind.to_kind()))?;
+        match &to.row {
+            Some(other) if other.kind == row.kind => {
+                let new = EntryRow { content: row.content, size: row.size, modified: row.modified, ..*other };
+                return Ok(outcome_of(
+                    &self.update(other, new, ChangeKind::Written, &to.name, displaced)?,
+                    false,
+                ));
+            }
+            Some(other) => self.delete(other, &to.name, displaced)?,
+            None => {}
+        }
+        if self.is_inside(to.parent, &row)? {
+            return Err(StoreError::IntoItself.into());
+        }
         if row.is_directory() {
-            self.check_protected(row.node, spare)?;
+            self.check_protected(row.node, protected)?;
         }
         let new = self.new_row(row.kind, row.mode)?;
         let new = EntryRow { size: row.size, content: row.content, modified: row.modified, ..new };
@@ -219,24 +214,12 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
-    fn refuse_into_itself(&self, row: &EntryRow, parent: i64) -> Result<()> {
-        if row.is_directory() && self.tree().is_at_or_below(parent, row.node)? {
-            return Err(StoreError::IntoItself.into());
-        }
-        Ok(())
+    /// Whether a node is a directory, and `parent` is that directory or lies in it.
+    fn is_inside(&self, parent: i64, row: &EntryRow) -> Result<bool> {
+        Ok(row.is_directory() && self.tree().is_at_or_below(parent, row.node)?)
     }
 
-    /// Fails if one node can't replace the other.
-    fn refuse_replace(&self, row: &EntryRow, other: &EntryRow) -> Result<()> {
-        match (row.is_directory(), other.is_directory()) {
-            (false, true) => Err(StoreError::IsADirectory.into()),
-            (true, false) => Err(StoreError::NotADirectory.into()),
-            (true, true) if self.has_children(other.node)? => Err(StoreError::NotEmpty.into()),
-            (true, true) | (false, false) => Ok(()),
-        }
-    }
-
-    fn check_protected_in(&self, row: &EntryRow, spare: &ProtectedNames) -> Result<()> {
-        if row.is_directory() { self.check_protected(row.node, Some(spare)) } else { Ok(()) }
+    fn check_protected_in(&self, row: &EntryRow, protected: &ProtectedNames) -> Result<()> {
+        if row.is_directory() { self.check_protected(row.node, Some(protected)) } else { Ok(()) }
     }
 }

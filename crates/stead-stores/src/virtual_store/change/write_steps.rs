@@ -82,8 +82,13 @@ impl VirtualChange<'_, '_> {
     ) -> Result<StepOutcome> {
         let spot = self.slot(at, parents, Side::From)?;
         match &spot.row {
-            Some(row) if row.is_directory() && parents == Parents::Create => Ok(outcome_of(row, false)),
-            Some(_) => Err(StoreError::AlreadyExists.into()),
+            Some(row) if row.kind == EntryKind::Symlink && parents == Parents::Create => {
+                self.symlink_hit(row, &spot)
+            }
+            Some(row) => {
+                parents.check_mkdir(row.kind.to_kind())?;
+                Ok(outcome_of(row, false))
+            }
             None => {
                 let row = self.new_row(EntryKind::Directory, mode.unwrap_or(DIRECTORY_MODE) & MODE_BITS)?;
                 Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
