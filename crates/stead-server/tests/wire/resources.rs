@@ -77,6 +77,29 @@ fn the_template_names_every_file() {
 }
 
 #[test]
+fn a_client_that_follows_a_file_of_a_database_is_notified_at_once() {
+    let host = tempfile::tempdir().unwrap();
+    let open = || stead::Database::open(host.path().join("db"), stead::DatabaseOptions::default()).unwrap();
+    let stead = || {
+        let store = Arc::new(open().store(["notes"]).unwrap());
+        Stead::builder("a").workspace("/n", AccessScope::ReadWrite, store).build().unwrap()
+    };
+    let (here, elsewhere) = (stead(), stead());
+    elsewhere.vfs().write("/n/a", "0").unwrap();
+    let mut client = Client::new(&here);
+    client.request("resources/subscribe", json!({ "uri": "stead:///n/a" }));
+    // The slowest of several: if the file were looked at every 500 ms, one of them would take longer.
+    let slowest = (0..5).map(|number| {
+        std::thread::sleep(Duration::from_millis(600));
+        let began = std::time::Instant::now();
+        elsewhere.vfs().write("/n/a", number.to_string()).unwrap();
+        assert_eq!(client.notified("notifications/resources/updated")["params"]["uri"], "stead:///n/a");
+        began.elapsed()
+    });
+    assert!(slowest.max().unwrap() < Duration::from_millis(400));
+}
+
+#[test]
 fn whoever_follows_a_file_is_told_when_it_changes_whoever_changed_it() {
     let host = tempfile::tempdir().unwrap();
     std::fs::write(host.path().join("a.txt"), "1").unwrap();
