@@ -56,7 +56,7 @@ pub(crate) use approval::{ApprovalRefusal, ApprovalRequest};
 pub use as_of::PointInTime;
 pub use batch::Batch;
 pub use copy::{CopyResult, Overwrite};
-pub use follow::FollowedFile;
+pub use follow::{FileWaker, FollowedFile};
 pub use history::{
     BlameLine, DiffOptions, Difference, DifferenceKind, IncompleteUndo, LogAction, LogChange, LogEntry,
     LogQuery, OnConflict, PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,

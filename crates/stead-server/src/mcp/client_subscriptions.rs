@@ -10,13 +10,15 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
 use stead_core::tools::Failure;
-use stead_core::vfs::FollowedFile;
+use stead_core::vfs::{FileWaker, FollowedFile};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::{convert, resources, uri};
 use crate::in_place::in_place;
 use crate::live_stead::{LiveStead, SteadView};
 
-/// How often followed files are checked.
+/// How often followed files are checked at most; also how often those are checked whose Store reports no changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How many resources one client may follow.
 const MAX_SUBSCRIPTIONS: usize = 256;
@@ -27,6 +29,8 @@ pub(super) struct ClientSubscriptions {
     live_stead: Arc<LiveStead>,
     /// The followed files, by the URI that the client uses.
     followed: Mutex<HashMap<String, FollowedFile>>,
+    /// Notified when a followed file may have changed.
+    file_changes: Arc<Notify>,
     notifies_lists: AtomicBool,
     notifies_files: AtomicBool,
 }
@@ -36,6 +40,7 @@ impl ClientSubscriptions {
         ClientSubscriptions {
             live_stead,
             followed: Mutex::default(),
+            file_changes: Arc::default(),
             notifies_lists: AtomicBool::new(false),
             notifies_files: AtomicBool::new(false),
         }
@@ -49,7 +54,8 @@ impl ClientSubscriptions {
         }
         check_may_add(&self.followed.lock(), &uri)?;
         // Without the lock, because it may take long.
-        let file = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
+        let file = follow(now, &uri, &self.file_changes)
+            .map_err(|failure| convert::resource_error(&failure, &uri))?;
         let mut followed = self.followed.lock();
         // Other calls of this client may have taken the last places meanwhile.
         check_may_add(&followed, &uri)?;
@@ -96,19 +102,22 @@ impl ClientSubscriptions {
         }
         let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.live_stead.changes());
         tokio::spawn(async move {
+            let mut not_before = Instant::now();
             while !peer.is_transport_closed() {
-                tokio::time::sleep(POLL_INTERVAL).await;
-                let anew = changes.has_changed().unwrap_or(false);
-                if anew {
-                    changes.mark_unchanged();
-                }
-                let look = || {
-                    if anew {
+                let must_poll = listener.followed.lock().values().any(FollowedFile::needs_polling);
+                let lists_changed = tokio::select! {
+                    () = wait_for_file_change(&listener.file_changes, not_before, must_poll) => false,
+                    changed = changes.changed() => if changed.is_err() { return } else { true },
+                    () = tokio::time::sleep(POLL_INTERVAL) => continue,
+                };
+                let check = || {
+                    if lists_changed {
                         listener.recheck_access();
                     }
                     changed_uris(&mut listener.followed.lock())
                 };
-                let changed = in_place(look).await;
+                let changed = in_place(check).await;
+                not_before = Instant::now() + POLL_INTERVAL;
                 for uri in changed {
                     if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err()
                     {
@@ -123,7 +132,7 @@ impl ClientSubscriptions {
     fn recheck_access(&self) {
         let mut followed = self.followed.lock();
         let uris: Vec<_> = followed.keys().cloned().collect();
-        *followed = follow_all(&self.live_stead.current(), &uris);
+        *followed = follow_all(&self.live_stead.current(), &uris, &self.file_changes);
     }
 
     /// The part of a requested filter that the server grants: resources that may be read, up to [`MAX_SUBSCRIPTIONS`].
@@ -146,8 +155,12 @@ impl ClientSubscriptions {
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
         let mut changes = self.live_stead.changes();
-        let mut followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
+        let file_changes = Arc::<Notify>::default();
+        let follow = || follow_all(&self.live_stead.current(), uris, &file_changes);
+        let mut followed = in_place(follow).await;
+        let mut not_before = Instant::now();
         loop {
+            let must_poll = followed.values().any(FollowedFile::needs_polling);
             let lists = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = changes.changed() => {
@@ -156,9 +169,10 @@ impl ClientSubscriptions {
                     }
                     true
                 }
-                () = tokio::time::sleep(POLL_INTERVAL), if !followed.is_empty() => false,
+                () = wait_for_file_change(&file_changes, not_before, must_poll) => false,
             };
-            let told = async {
+            not_before = Instant::now() + POLL_INTERVAL;
+            let sent = async {
                 if lists {
                     if wants(accepted.tools_list_changed) {
                         sink.notify_tool_list_changed().await?;
@@ -175,12 +189,12 @@ impl ClientSubscriptions {
                 }
                 Ok::<_, rmcp::service::SubscriptionSendError>(())
             };
-            if told.await.is_err() {
+            if sent.await.is_err() {
                 return Ok(());
             }
             if lists {
                 // The Workspaces have changed, so what may be followed is decided again.
-                followed = in_place(|| follow_all(&self.live_stead.current(), uris)).await;
+                followed = in_place(follow).await;
             }
         }
     }
@@ -196,9 +210,19 @@ fn check_may_add<T>(followed: &HashMap<String, T>, uri: &str) -> Result<(), Erro
     Err(ErrorData::invalid_params(message, None))
 }
 
-fn follow(now: &SteadView, uri: &str) -> Result<FollowedFile, Failure> {
+/// Waits until a followed file may have changed, but not shorter than until `not_before`.
+async fn wait_for_file_change(changes: &Notify, not_before: Instant, must_poll: bool) {
+    tokio::time::sleep_until(not_before).await;
+    if !must_poll {
+        changes.notified().await;
+    }
+}
+
+fn follow(now: &SteadView, uri: &str, changes: &Arc<Notify>) -> Result<FollowedFile, Failure> {
     let path = resources::path_of(uri)?;
-    Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
+    let changes = Arc::clone(changes);
+    let waker: FileWaker = Arc::new(move || changes.notify_one());
+    Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str(), waker)?)
 }
 
 /// Whether the Workspace of a resource may be read. Doesn't look for the file.
@@ -208,8 +232,8 @@ fn may_follow(now: &SteadView, uri: &str) -> bool {
     route.is_some_and(|route| route.workspace.scope().allows(stead_core::Access::Read))
 }
 
-fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile> {
-    let follow = |uri: &String| Some((uri.clone(), follow(now, uri).ok()?));
+fn follow_all(now: &SteadView, uris: &[String], changes: &Arc<Notify>) -> HashMap<String, FollowedFile> {
+    let follow = |uri: &String| Some((uri.clone(), follow(now, uri, changes).ok()?));
     uris.iter().filter_map(follow).collect()
 }
 

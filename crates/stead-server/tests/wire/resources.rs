@@ -77,6 +77,24 @@ fn the_template_names_every_file() {
 }
 
 #[test]
+fn a_client_that_follows_a_file_of_a_database_is_notified_of_every_change() {
+    let host = tempfile::tempdir().unwrap();
+    let open = || stead::Database::open(host.path().join("db"), stead::DatabaseOptions::default()).unwrap();
+    let stead = || {
+        let store = Arc::new(open().store(["notes"]).unwrap());
+        Stead::builder("a").workspace("/n", AccessScope::ReadWrite, store).build().unwrap()
+    };
+    let (served, other) = (stead(), stead());
+    other.vfs().write("/n/a", "0").unwrap();
+    let mut client = Client::new(&served);
+    client.request("resources/subscribe", json!({ "uri": "stead:///n/a" }));
+    for number in 0..5 {
+        other.vfs().write("/n/a", number.to_string()).unwrap();
+        assert_eq!(client.wait_for("notifications/resources/updated")["params"]["uri"], "stead:///n/a");
+    }
+}
+
+#[test]
 fn a_subscriber_of_a_file_is_notified_of_changes_also_of_those_by_other_programs() {
     let host = tempfile::tempdir().unwrap();
     std::fs::write(host.path().join("a.txt"), "1").unwrap();

@@ -39,7 +39,10 @@ pub fn a_target_is_kept_as_written(t: &Subject) {
 
 pub fn a_target_is_not_empty_and_has_no_nul(t: &Subject) {
     for target in ["", "a\0b"] {
-        assert!(matches!(t.refused(symlink("link", target)), StoreError::Invalid(_)), "{target:?}");
+        assert!(
+            matches!(t.assert_step_refused(symlink("link", target)), StoreError::Invalid(_)),
+            "{target:?}"
+        );
     }
 }
 
@@ -48,8 +51,11 @@ pub fn mkdir_with_parents_reports_a_last_symlink(t: &Subject) {
     t.link("link", "dir");
     t.link("dangling", "nowhere");
     for (path, target) in [("link", "dir"), ("dangling", "nowhere")] {
-        assert_eq!(hit(t.assert_unchanged(|| t.try_apply_one(mkdir(path)))), first(1, target));
-        let without_parents = t.refused(mkdir_with(at(path), Parents::Required));
+        assert_eq!(
+            expect_link_hit(t.assert_unchanged(|| t.try_apply_one(mkdir(path)))),
+            link_hit_in_first_step(1, target)
+        );
+        let without_parents = t.assert_step_refused(mkdir_with(at(path), Parents::Required));
         assert!(matches!(without_parents, StoreError::AlreadyExists), "{path}");
     }
 }

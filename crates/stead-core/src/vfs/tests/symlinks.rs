@@ -89,7 +89,7 @@ fn a_dangling_symlink_is_written_through() {
 
 #[test]
 fn a_directory_is_made_through_a_link_only_together_with_its_parents() {
-    let (vfs, _) = open_door();
+    let (vfs, _) = read_write_vfs();
     vfs.mkdir("/d", Parents::Required).unwrap();
     vfs.symlink("/to-d", "d").unwrap();
     vfs.symlink("/dangling", "new/deep").unwrap();

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::monitor::{CallMonitor, StopReason};
 use crate::testkit::MemoryAuditLog;
+use crate::vfs::FileWaker;
 
 /// A monitor that stops a call after so many checks.
 #[derive(Debug)]
@@ -79,13 +80,51 @@ fn walks_and_searches_can_be_stopped() {
     assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(StopReason::Cancelled))));
 }
 
+/// A waker that does nothing, for a test that checks the file itself.
+fn silent() -> FileWaker {
+    Arc::new(|| ())
+}
+
+#[test]
+fn a_followed_file_wakes_its_follower_after_changes_in_every_store_on_the_way() {
+    let (near, far, other) = (store_with(&[]), store_with(&[("/x", "1")]), store_with(&[("/x", "1")]));
+    let vfs = vfs_with([
+        workspace("/near", ReadWrite, &near),
+        workspace("/far", ReadWrite, &far),
+        workspace("/other", ReadWrite, &other),
+    ]);
+    vfs.symlink("/near/link", "/far").unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let waker: FileWaker = Arc::new(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let calls = || calls.swap(0, Ordering::SeqCst);
+    let mut followed = vfs.follow("/near/link/x", waker).unwrap();
+    assert_eq!((calls(), followed.needs_polling()), (1, false), "it is called when it begins");
+    vfs.write("/far/x", "2").unwrap();
+    assert_eq!((calls(), followed.has_changed()), (1, true));
+    // Twice, so that the tags of the two files differ.
+    vfs.write("/other/x", "2").unwrap();
+    vfs.write("/other/x", "3").unwrap();
+    assert_eq!((calls(), followed.has_changed()), (0, false), "the path doesn't lead there");
+    vfs.remove_file("/near/link", RemoveOptions::default()).unwrap();
+    vfs.symlink("/near/link", "/other").unwrap();
+    assert!(calls() > 0 && followed.has_changed());
+    calls();
+    vfs.write("/other/x", "4").unwrap();
+    assert_eq!((calls(), followed.has_changed()), (1, true), "now it does");
+    vfs.write("/far/x", "3").unwrap();
+    assert_eq!((calls(), followed.has_changed()), (0, false));
+}
+
 #[test]
 fn a_followed_file_reports_when_it_changes() {
     let store = store_with(&[("/x", "1")]);
     let (reader, writer) =
         (vfs_with([workspace("/r", ReadOnly, &store)]), vfs_with([workspace("/w", WriteOnly, &store)]));
-    let mut existing = reader.follow("/r/x").unwrap();
-    let mut missing = reader.follow("/r/y").unwrap();
+    let mut existing = reader.follow("/r/x", silent()).unwrap();
+    let mut missing = reader.follow("/r/y", silent()).unwrap();
     assert!(!existing.has_changed() && !missing.has_changed());
     writer.write("/w/x", "2").unwrap();
     writer.write("/w/y", "1").unwrap();
@@ -93,8 +132,8 @@ fn a_followed_file_reports_when_it_changes() {
     assert!(!existing.has_changed() && !missing.has_changed());
     writer.remove_file("/w/x", RemoveOptions::default()).unwrap();
     assert!(existing.has_changed());
-    assert_eq!(kind(writer.follow("/w/x")), ErrorKind::Denied);
-    assert_eq!(kind(reader.follow("/elsewhere")), ErrorKind::Denied);
+    assert_eq!(kind(writer.follow("/w/x", silent())), ErrorKind::Denied);
+    assert_eq!(kind(reader.follow("/elsewhere", silent())), ErrorKind::Denied);
 }
 
 #[test]
@@ -102,7 +141,7 @@ fn following_a_file_makes_one_audit_record() {
     let (log, store) = (Arc::new(MemoryAuditLog::new()), store_with(&[("/x", "1")]));
     let builder = Vfs::builder(Identity::agent("tester")).audit(log.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
-    let mut followed = vfs.follow("/x").unwrap();
+    let mut followed = vfs.follow("/x", silent()).unwrap();
     for _ in 0..5 {
         followed.has_changed();
     }
