@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the Store and the model disagree on all that it holds, seed 7")]
+    #[should_panic(expected = "the Store and the model disagree on the whole content, seed 7")]
     fn a_store_that_changes_by_itself_is_detected() {
         let store = Arc::new(ModelStore::new());
         let (same_store, mut steps) = (store.clone(), 0);
