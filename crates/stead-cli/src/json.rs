@@ -74,7 +74,7 @@ pub(crate) fn written(written: &WriteResult) -> Value {
         "path": written.path.to_string(),
         "created": written.created,
         "tag": tag(written.tag),
-        "version": written.revision.map(|version| version.0),
+        "version": written.revision.map(|revision| revision.number.0),
         "operation": written.operation.to_string(),
     })
 }
@@ -85,7 +85,7 @@ pub(crate) fn copied(copied: &CopyResult) -> Value {
         "from": copied.from.to_string(),
         "to": copied.to.to_string(),
         "tag": tag(copied.tag),
-        "version": copied.revision.map(|version| version.0),
+        "version": copied.revision.map(|revision| revision.number.0),
         "operation": copied.operation.to_string(),
     })
 }
@@ -127,7 +127,7 @@ pub(crate) fn log_entry(entry: &LogEntry) -> Value {
         })
     };
     json!({
-        "version": entry.revision.0,
+        "version": entry.revision.number.0,
         "operation": operation(&entry.operation),
         "changes": entry.changes.iter().map(change).collect::<Vec<_>>(),
         "undoes": entry.undoes.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -207,7 +207,7 @@ pub(crate) fn blamed(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,
         "text": String::from_utf8_lossy(&line.line),
-        "version": line.revision.map(|version| version.0),
+        "version": line.revision.map(|revision| revision.number.0),
         "operation": line.operation.as_ref().map(operation),
     })
 }

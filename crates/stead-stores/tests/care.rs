@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::{History, Maintenance, Parents, RevisionNumber};
+use stead_core::store::{History, Maintenance, Parents, RevisionId, RevisionNumber};
 use stead_core::testkit::{TreeSnapshot as Tree, snapshot_of};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions};
 use stead_core::{
-    AccessScope, Clock, FixedClock, Identity, Mount, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
+    AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
     Workspace,
 };
 use stead_stores::database::{GcOptions, NewSnapshot, Retention};
@@ -111,8 +111,9 @@ fn what_can_be_reached_is_never_cleared_away() {
                 Err(other) => panic!("{other:?}"),
             }
         }
+        let revision = |number| RevisionId { store: store.id(), number };
         for version in &kept {
-            let restored = door.restore("/w", *version, &RestoreOptions::default()).unwrap();
+            let restored = door.restore("/w", revision(*version), &RestoreOptions::default()).unwrap();
             assert!(restored.done, "{:?}", restored.conflicts);
             let then = &states.iter().find(|(known, ..)| known == version).unwrap().2;
             assert_eq!(snapshot_of(&store), *then, "seed {seed}, snapshot {version}");
@@ -152,7 +153,7 @@ fn of_a_file_with_many_versions_the_oldest_contents_go() {
     let mut versions = Vec::new();
     for n in 0..20 {
         door.write("/w/f", format!("content {n}")).unwrap();
-        versions.push(store.latest_revision().unwrap());
+        versions.push(RevisionId { store: store.id(), number: store.latest_revision().unwrap() });
         if n == 3 {
             database.snapshot(named("kept")).unwrap();
         }

@@ -96,23 +96,22 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
         vfs.write(path, "now").unwrap();
     }
 
-    // The number alone, or a path above both Workspaces, could mean either Store.
-    for refused in
-        [stead.as_of(version).unwrap_err(), stead.as_of_text("/", &version.to_string()).unwrap_err()]
-    {
-        assert_eq!(refused.kind(), ErrorKind::Invalid);
-        assert!(refused.to_string().contains("use a time"), "{refused}");
+    // A number with a path above both Workspaces could mean either Store.
+    let number = version.number.to_string();
+    let refused = stead.as_of_text("/", &number).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("use a time"), "{refused}");
+    // A revision is its Store's, and so is a number with a path. The other Store isn't shown, since it has no such point
+    // in time.
+    for past in [stead.as_of(version).unwrap(), stead.as_of_text("/notes", &number).unwrap()] {
+        assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
+        for path in ["/scratch/a", "/notes/beside/a"] {
+            let refused = past.vfs().read(path).unwrap_err();
+            assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
+        }
     }
-    // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
-    let past = stead.as_of_text("/notes", &version.to_string()).unwrap();
-    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
-    for path in ["/scratch/a", "/notes/beside/a"] {
-        let refused = past.vfs().read(path).unwrap_err();
-        assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
-        let told =
-            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": version.to_string() }));
-        assert_eq!(told.failure.unwrap().kind, ErrorKind::Denied);
-    }
+    let read = stead.call("read_version", json!({ "path": "/notes/beside/a", "version": number }));
+    assert_eq!(read.failure.unwrap().kind, ErrorKind::Denied);
     // A time means the same in both Stores.
     let past = stead.as_of(between).unwrap();
     for path in ["/notes/a", "/scratch/a"] {
@@ -175,15 +174,15 @@ fn a_snapshot_that_is_looked_for_in_a_broken_database_is_not_said_to_be_missing(
     let config = stead::Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
     let version = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
-    let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
+    let missing = stead.resolve_point("/m/a", "release").unwrap_err();
     assert!(missing.to_string().contains("`release`"), "{missing}");
     let database = config.database.path.clone();
     assert!(!database.exists(), "nothing is created by looking");
 
     std::fs::create_dir_all(database.parent().unwrap()).unwrap();
     std::fs::write(&database, "this was a database").unwrap();
-    let broken = stead.resolve_revision("/m/a", "release").unwrap_err();
+    let broken = stead.resolve_point("/m/a", "release").unwrap_err();
     assert!(!broken.to_string().contains("`release`"), "{broken}");
     // A version of a Store outside the database needs no database.
-    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", version.0)).unwrap(), version);
+    assert_eq!(stead.resolve_point("/m/a", &format!("v{}", version.number)).unwrap(), version.into());
 }

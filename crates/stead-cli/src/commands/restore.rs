@@ -24,10 +24,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let undone = stead.single_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
-        let version = stead.resolve_revision(&*args.prefix, &args.snapshot)?;
+        let point = stead.resolve_point(&*args.prefix, &args.snapshot)?;
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
         let what = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
-        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, version, &what)?)
+        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, point, &what)?)
     })?;
     report_undone(&undone, Reverted::Paths, args.dry_run, session)
 }

@@ -15,8 +15,8 @@ use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry,
     FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath, OpenContent, OpenPurpose,
-    Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreInfo, StoreKind, StorePath,
-    StoreResult, Usage, VerifyReport, WalkEntry,
+    Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreId, StoreInfo, StoreKind,
+    StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -26,6 +26,7 @@ use crate::store::{
 pub struct ModelStore {
     state: Mutex<ModelState>,
     /// Where the records of its changes go.
+    id: StoreId,
     audit_log: Option<Arc<MemoryAuditLog>>,
 }
 
@@ -40,7 +41,7 @@ impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
         let state = ModelState { tree: ModelTree::new(), revision: RevisionNumber(0), changes: Vec::new() };
-        ModelStore { state: Mutex::new(state), audit_log: None }
+        ModelStore { state: Mutex::new(state), id: StoreId::fresh(), audit_log: None }
     }
 
     /// An empty Store that writes down its own changes.
@@ -69,9 +70,13 @@ impl Default for ModelStore {
 }
 
 impl Store for ModelStore {
+    fn id(&self) -> StoreId {
+        self.id
+    }
+
     fn info(&self) -> StoreInfo {
-        let audit_log = self.audit_log.as_ref().map(|log| log.id());
-        StoreInfo { kind: StoreKind::Virtual, audit_log }
+        let database = self.audit_log.as_ref().map(|log| log.database());
+        StoreInfo { kind: StoreKind::Virtual, database, commits_audit: database.is_some() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {

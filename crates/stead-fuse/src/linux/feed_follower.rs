@@ -60,7 +60,7 @@ impl FeedCursors {
         let mut followed: Vec<FollowedStore> = Vec::new();
         for workspace in 0..mounting.node_api.workspaces().len() {
             let store = mounting.node_api.store(workspace);
-            match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
+            match followed.iter_mut().find(|known| known.store.id() == store.id()) {
                 Some(known) => known.workspaces.push(workspace),
                 None if store.feed().is_some() => followed.push(FollowedStore {
                     store: Arc::clone(store),

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use stead_core::store::RevisionNumber;
 use stead_core::testkit::{Fault, FaultyStore, InterferingStore};
 use stead_core::vfs::{
-    DiffOptions, LostUpdates, OnConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+    DiffOptions, LostUpdates, OnConflict, PointInTime, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
 };
 use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Operation, Store, Vfs, VfsPath, Workspace};
 use stead_stores::Database;
 
-use crate::{text, undo};
+use crate::{newest, text, undo};
 
 fn agent(stores: [(&str, &Arc<dyn Store>); 2]) -> Vfs {
     let mut builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
@@ -129,7 +128,7 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let version = newest(&one);
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
@@ -148,11 +147,11 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let [one, two] = two_stores();
     let a = agent([("/one", &one), ("/one/two", &two)]);
     a.write("/one/f", "1\n").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let version = newest(&one);
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
     let differing = |prefix: &str| -> Vec<String> {
-        let found = a.diff(prefix, version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+        let found = a.diff(prefix, version, PointInTime::Now, DiffOptions::default()).unwrap();
         found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect()
     };
     assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
@@ -168,13 +167,13 @@ fn a_store_that_counts_its_versions_apart_is_left_out() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let version = one.require_history().unwrap().latest_revision().unwrap();
+    let version = newest(&one);
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
     let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
     let left_out: Vec<_> = restored.left_out.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(left_out, ["/two"], "{restored:?}");
     assert_eq!((text(&a, "/one/f"), text(&a, "/two/f")), ("1".to_owned(), "2".to_owned()));
-    let differing = a.diff("/", version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+    let differing = a.diff("/", version, PointInTime::Now, DiffOptions::default()).unwrap();
     assert!(differing.iter().all(|one| one.path.as_str().starts_with("/one")), "{differing:?}");
 }

@@ -67,7 +67,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/f", "one").unwrap();
     owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "secret").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let version = crate::newest(store);
     a.write("/home/f", "two").unwrap();
     owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "another secret").unwrap();
     owner.write(&*format!("/w/{INSIDE}/wo/hidname-2"), "secret").unwrap();
@@ -87,7 +87,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
 fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/f", "one").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let version = crate::newest(store);
     a.write("/home/f", "two").unwrap();
     owner.write(&*format!("/w/{INSIDE}/ro/f"), "the owner's").unwrap();
     let whole = Workspace::new(path("/w"), AccessScope::ReadWrite, Mount::from(store));
@@ -108,7 +108,7 @@ fn a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does(st
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/mine", "1").unwrap();
     owner.write("/w/elsewhere/theirs", "2").unwrap();
-    let version = store.require_history().unwrap().latest_revision().unwrap();
+    let version = crate::newest(store);
     owner.rename(&*format!("/w/{INSIDE}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
     owner.rename("/w/elsewhere/theirs", &*format!("/w/{INSIDE}/arrived"), Overwrite::Refuse).unwrap();
     // Something else has taken the name. The agent must not learn that either.
@@ -127,7 +127,7 @@ fn whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same(store: &Subjec
     for place in [format!("/w/{INSIDE}/wo/hidden"), "/w/elsewhere".to_owned()] {
         for act in ["nothing", "other line", "same line", "as it was", "removed"] {
             let made = a.write("/home/f", "one\ntwo\nthree\n").unwrap().operation;
-            let version = store.require_history().unwrap().latest_revision().unwrap();
+            let version = crate::newest(store);
             let edited = a.edit("/home/f", "two", "2", Occurrences::One).unwrap().written.operation;
             owner.rename(&*format!("/w/{INSIDE}/f"), &*place, Overwrite::Replace).unwrap();
             match act {

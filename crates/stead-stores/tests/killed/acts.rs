@@ -80,7 +80,9 @@ impl Act {
                 door.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
             }
             Act::Restore => {
-                door.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
+                let store = door.workspaces().next().unwrap().mount().store();
+                door.restore("/w", store.revision(first), &RestoreOptions::default())
+                    .map(|restored| assert!(restored.done))
             }
         }
     }

@@ -324,7 +324,7 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
     let store = open(temp.path(), |options| {
         let path = path.clone();
         let opened = std::sync::OnceLock::new();
-        options.ledger = stead_stores::LedgerSource::new(move |need| {
+        options.ledger = stead_stores::LedgerSource::new(Database::id_at(&path), move |need| {
             if need == stead_stores::LedgerOpenMode::IfExists && opened.get().is_none() && !path.exists() {
                 return Ok(None);
             }
@@ -347,7 +347,8 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
 #[test]
 fn without_a_ledger_nothing_can_be_written_down_and_nothing_happens() {
     let bench = Bench::keeping(|options| {
-        options.ledger = stead_stores::LedgerSource::new(|_| Err(StoreError::NoSpace));
+        options.ledger =
+            stead_stores::LedgerSource::new(Database::in_memory().id(), |_| Err(StoreError::NoSpace));
     });
     assert!(matches!(apply(&bench.store, write_step("a", "x")), Err(StoreError::NoSpace)));
     assert!(!bench.host("a").exists());

@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
-    CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionNumber, StoreError,
+    CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionId, RevisionNumber, StoreError,
 };
-use stead_core::vfs::{DiffOptions, RestoreOptions, UndoOptions, UndoTarget};
+use stead_core::vfs::{DiffOptions, PointInTime, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Clock, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::database::{GcOptions, NewSnapshot, Retention, Snapshot};
 
@@ -58,9 +58,13 @@ impl Site {
         snapshot(&self.store, &self.database, tops, scratch)
     }
 
+    fn revision(&self, number: RevisionNumber) -> PointInTime {
+        RevisionId { store: self.store.id(), number }.into()
+    }
+
     fn restore(&self, to: RevisionNumber, paths: &[&str]) -> stead_core::vfs::RevertResult {
         let paths = paths.iter().map(|path| VfsPath::parse(path).unwrap()).collect();
-        self.door(&[]).restore("/", to, &RestoreOptions { paths, dry_run: false }).unwrap()
+        self.door(&[]).restore("/", self.revision(to), &RestoreOptions { paths, dry_run: false }).unwrap()
     }
 
     fn verified(&self) {
@@ -182,7 +186,8 @@ fn what_has_no_history_is_left_out_and_left_alone() {
     site.put("target/debug/x", "built again");
     site.put("target/release/y", "built");
     site.put("in/other.log", "logged");
-    let done = site.door(&scratch).restore("/", made.revision, &RestoreOptions::default()).unwrap();
+    let done =
+        site.door(&scratch).restore("/", site.revision(made.revision), &RestoreOptions::default()).unwrap();
     assert_eq!(done.changes.len(), 1, "{done:?}");
     // Also in a Workspace without scratch: the snapshot doesn't say that the files weren't there.
     site.put("a", "3");
@@ -266,7 +271,11 @@ fn what_differs_is_told_whoever_made_it_so() {
     site.put("a", "1\n");
     site.put("gone", "x");
     let one = site.snapshot();
-    let diff = |from, to| {
+    let diff = |from: RevisionNumber, to: RevisionNumber| {
+        let [from, to] = [from, to].map(|number| match number {
+            RevisionNumber::NOW => PointInTime::Now,
+            number => site.revision(number),
+        });
         let found = site.door(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
         found.iter().map(|one| format!("{} {}", one.difference.as_str(), one.path)).collect::<Vec<_>>()
     };
@@ -417,8 +426,10 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
             assert_eq!(held(&*site.store.as_of(*version).unwrap()), *was, "seed {seed}");
             assert!(site.restore(*version, &[]).done, "seed {seed}");
             assert_eq!(held(&*site.store), *was, "seed {seed}");
-            let differs =
-                site.door(&[]).diff("/", *version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+            let differs = site
+                .door(&[])
+                .diff("/", site.revision(*version), PointInTime::Now, DiffOptions::default())
+                .unwrap();
             assert_eq!(differs, [], "seed {seed}");
         }
         site.verified();

@@ -91,7 +91,11 @@ pub(crate) fn child(task: &Task) {
         Deed::Undo => assert!(door.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done),
         Deed::Restore => {
             let version: i64 = std::fs::read_to_string(directory.join("version")).unwrap().parse().unwrap();
-            assert!(door.restore("/", RevisionNumber(version), &RestoreOptions::default()).unwrap().done);
+            assert!(
+                door.restore("/", store.revision(RevisionNumber(version)), &RestoreOptions::default())
+                    .unwrap()
+                    .done
+            );
         }
         Deed::Gc => {
             let retention = Retention { age: Duration::ZERO, ..Retention::default() };

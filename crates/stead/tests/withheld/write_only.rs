@@ -213,7 +213,7 @@ fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there(
     use stead::vfs::OpenOptions;
     let versions = |place: &str, options: OpenOptions, bytes: &[u8]| {
         let inbox = Box::new();
-        let before = inbox.stead.vfs().write("/free/a", "1").unwrap().revision.unwrap().0;
+        let before = inbox.stead.vfs().write("/free/a", "1").unwrap().revision.unwrap().number.0;
         let file = inbox.stead.vfs().open(place, options).unwrap();
         file.write_at(0, bytes).unwrap();
         file.close().unwrap();
@@ -225,7 +225,11 @@ fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there(
         let tools: Vec<_> = undone.undone.into_iter().map(|one| one.tool).collect();
         let incomplete: Vec<_> =
             undone.incomplete.into_iter().map(|one| (one.operation.tool, one.is_partial)).collect();
-        (inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().0 - before, tools, incomplete)
+        (
+            inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().number.0 - before,
+            tools,
+            incomplete,
+        )
     };
     let writing = || OpenOptions::write().create();
     for options in [writing(), writing().truncate()] {

@@ -43,6 +43,6 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     Ok(with_tag(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
         .fact("path", done.path.to_string())
         .fact("replaced", replaced)
-        .optional_fact("version", done.revision.map(|version| version.0))
+        .optional_fact("version", done.revision.map(|revision| revision.number.0))
         .fact("operation", done.operation.to_string()))
 }

@@ -1,12 +1,10 @@
 //! `read_version`: reads a text file as of an earlier version.
 
-use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::files::read_file::{line_range, lines_reply};
 use crate::tools::page::MAX_REPLY_CHARACTERS;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
-use crate::vfs::PointInTime;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_version",
@@ -54,9 +52,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     desk.authorize(path, Access::Read)?;
-    let version = desk.resolve_revision(path, arguments.text("version"))?;
-    let at = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-    let read =
-        desk.vfs.as_of(PointInTime::RevisionAt(version, at))?.read_lines(path, line_range(arguments))?;
-    Ok(lines_reply(read).fact("version", version.0))
+    let point = desk.resolve_point(path, arguments.text("version"))?;
+    let revision = desk.vfs.revision_at(path, point)?;
+    let read = desk.vfs.as_of(revision)?.read_lines(path, line_range(arguments))?;
+    Ok(lines_reply(read).fact("version", revision.number.0))
 }

@@ -31,6 +31,6 @@ fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failu
     let what =
         RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
     desk.authorize(path, Access::Restore)?;
-    let undone = desk.vfs.restore(path, desk.resolve_revision(path, snapshot)?, &what)?;
+    let undone = desk.vfs.restore(path, desk.resolve_point(path, snapshot)?, &what)?;
     Ok(revert_reply(&undone, "Restored", OnConflict::Refuse))
 }

@@ -136,7 +136,7 @@ const CALLS: &[(&str, Act, &str)] = &[
         },
         "move /rw/c,/rw/c2 ok",
     ),
-    ("as_of", |vfs| vfs.as_of(RevisionNumber(0)).map(drop), "as_of  ok"),
+    ("as_of", |vfs| vfs.as_of(PointInTime::Now).map(drop), "as_of  ok"),
     (
         "batch",
         |vfs| {
@@ -158,15 +158,20 @@ const LOOKING_BACK: &[(&str, Act, &str)] = &[
     ("log", |vfs| vfs.log(&LogQuery::default()).map(drop), "log  failed:invalid"),
     (
         "diff",
-        |vfs| vfs.diff("/rw", RevisionNumber(0), RevisionNumber(0), DiffOptions::default()).map(drop),
+        |vfs| vfs.diff("/rw", PointInTime::Now, PointInTime::Now, DiffOptions::default()).map(drop),
         "diff /rw failed:unsupported",
     ),
     ("blame", |vfs| vfs.blame("/rw/a").map(drop), "blame /rw/a failed:unsupported"),
     ("undo", |vfs| vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(drop), "undo  failed:invalid"),
     (
         "restore",
-        |vfs| vfs.restore("/rw", RevisionNumber(0), &RestoreOptions::default()).map(drop),
+        |vfs| vfs.restore("/rw", PointInTime::Now, &RestoreOptions::default()).map(drop),
         "restore /rw failed:unsupported",
+    ),
+    (
+        "revision_at",
+        |vfs| vfs.revision_at("/rw", PointInTime::Now).map(drop),
+        "revision_at /rw failed:unsupported",
     ),
     ("fork", |vfs| vfs.fork("/rw", "draft".parse().unwrap(), "a").map(drop), "fork /rw failed:unsupported"),
 ];
@@ -228,6 +233,7 @@ fn no_public_call_is_left_out_of_that_test() {
         "watch",
         "compound",
         "set_file_count",
+        "store_revisions",
     ];
     let mut found = BTreeSet::new();
     for source in sources {
@@ -280,7 +286,10 @@ fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
     vfs.exists("/").unwrap();
     let [write, exists, plain] = <[AuditRecord; 3]>::try_from(notes.take()).unwrap();
     assert_eq!((&*write.call, write.scope, write.outcome), ("write_file", Some(WriteOnly), AuditOutcome::Ok));
-    assert_eq!((write.operation, write.revision), (Some(written.operation), written.revision));
+    assert_eq!(
+        (write.operation, write.revision),
+        (Some(written.operation), written.revision.map(|revision| revision.number))
+    );
     assert_eq!(
         (&*exists.call, exists.scope, exists.operation),
         ("write_file", Some(ReadWrite), write.operation)
@@ -362,7 +371,7 @@ fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
 fn another_log_is_not_taken_for_this_one() {
     let store = Arc::new(ModelStore::recording(Arc::new(MemoryAuditLog::new())));
     let notes = Arc::new(MemoryAuditLog::new());
-    assert_ne!(store.info().audit_log, Some(notes.id()));
+    assert_ne!(store.info().database, Some(notes.database()));
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
