@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_core::store::RevisionNumber;
-use stead_core::vfs::{DiffOptions, LostUpdates, WriteOptions};
+use stead_core::store::RevisionId;
+use stead_core::vfs::{DiffOptions, LostUpdates, PointInTime, WriteOptions};
 use stead_core::{AccessScope, Clock, Identity, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions, Durability};
@@ -71,12 +71,12 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
                     Ok(())
                 })?,
                 _ => {
-                    let before = database.latest_revision()?;
+                    let before = vfs.revision_at("/w", PointInTime::Now)?;
                     let act = vfs.operation("change");
                     for number in 0..CHANGES {
                         act.write(place(random.usize(..files)), format!("{round} {number} {seat}"))?;
                     }
-                    let after = database.latest_revision()?;
+                    let after = vfs.revision_at("/w", PointInTime::Now)?;
                     if seat == 1 {
                         timed(1, || compared(&vfs, before, after))?
                     } else {
@@ -91,7 +91,7 @@ fn among_many(path: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-fn compared(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
+fn compared(vfs: &Vfs, before: RevisionId, after: RevisionId) -> Result {
     let found = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
     assert!(!found.is_empty() && found.len() <= CHANGES, "the changes are what differs");
     Ok(())

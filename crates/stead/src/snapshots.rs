@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::monitor::check_not_stopped;
-use stead_core::store::{
-    CaptureScope, CaptureScopes, DatabaseId, RevisionNumber, StoreError, StoreRevisions,
-};
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError, StoreRevisions};
 use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
@@ -85,7 +83,7 @@ impl Stead {
         prefix: Option<&VfsPath>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Snapshot, StoreError> {
-        let scopes = self.capture_scopes(prefix, database.id());
+        let scopes = self.capture_scopes(prefix);
         let operation = Operation {
             id: OperationId::fresh(new.at),
             identity: Arc::new(self.vfs().identity().clone()),
@@ -109,12 +107,8 @@ impl Stead {
         try_snapshot(database, new, &scopes, &operation, progress)
     }
 
-    /// The Stores of the database that a snapshot of a path, or of everything, covers, and which part of each.
-    fn capture_scopes(
-        &self,
-        prefix: Option<&VfsPath>,
-        database: DatabaseId,
-    ) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
+    /// The Stores that a snapshot of a path, or of everything, covers, and which part of each.
+    fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
         let mut scopes: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
             let mount = workspace.mount();
@@ -127,10 +121,7 @@ impl Stead {
                 },
             };
             let store = mount.store();
-            let is_included = workspace.scope().allows(Access::History)
-                && store.history().is_some()
-                && store.info().database == Some(database);
-            if !is_included {
+            if !workspace.scope().allows(Access::History) || store.history().is_none() {
                 continue;
             }
             let scope = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());

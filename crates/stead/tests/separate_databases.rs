@@ -159,18 +159,21 @@ fn a_log_entry_names_the_store_of_its_revision() {
 fn a_snapshot_is_a_set_of_the_stores_of_its_database() {
     let World { stead, .. } = &world();
     write(stead, "then");
-    let snapshot = stead.snapshot(None, Some("draft")).unwrap();
+    // What it would have to copy into another database can't be part of it.
+    let refused = stead.snapshot(None, Some("draft")).unwrap_err();
+    assert!(refused.to_string().contains("in another database"), "{refused}");
+    let snapshot = stead.snapshot(Some("/notes"), Some("draft")).unwrap();
     write(stead, "now");
     let included = stead.snapshot_revisions(&snapshot).unwrap();
     assert_eq!(included.iter().count(), 2);
-    let past = stead.as_of_text("/", "draft").unwrap();
+    let past = stead.as_of_text("/notes", "draft").unwrap();
     for prefix in ["/notes", "/more"] {
         assert_eq!(read(&past, prefix).unwrap(), "then", "{prefix}");
     }
     for prefix in ["/second", "/memory", "/disk"] {
         let refused = read(&past, prefix).unwrap_err();
         assert!(refused.contains("its own version numbers"), "{prefix}: {refused}");
-        let refused = stead.resolve_point(prefix, "draft").unwrap_err();
-        assert!(refused.to_string().contains("doesn't include"), "{refused}");
+        let refused = stead.vfs().restore(prefix, included.clone(), &RestoreOptions::default()).unwrap_err();
+        assert!(refused.to_string().contains("its own version numbers"), "{refused}");
     }
 }

@@ -480,12 +480,6 @@ impl DatabaseInner {
         self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
-    /// Whether both are the same database, even if it was opened twice.
-    pub(crate) fn is_same(&self, other: &DatabaseInner) -> bool {
-        let file = |shared: &DatabaseInner| shared.file().and_then(|file| file.canonicalize().ok());
-        std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
-    }
-
     /// Has volumes looked up again when they are next opened.
     pub(crate) fn forget_volumes(&self) {
         self.volumes.lock().clear();
