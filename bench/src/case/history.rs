@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_core::store::RevisionNumber;
-use stead_core::vfs::{DiffOptions, LostUpdates, WriteOptions};
+use stead_core::store::RevisionId;
+use stead_core::vfs::{DiffOptions, LostUpdates, PointInTime, WriteOptions};
 use stead_core::{AccessScope, Clock, Identity, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions, Durability};
@@ -71,13 +71,13 @@ fn many_files(path: &Path, effort: Effort) -> Result<Table> {
                     Ok(())
                 })?,
                 _ => {
-                    let before = database.latest_revision()?;
+                    let before = vfs.revision_at("/w", PointInTime::Now)?;
                     let operation = vfs.operation("change");
                     for number in 0..CHANGES {
                         operation
                             .write(file_path(random.usize(..files)), format!("{round} {number} {column}"))?;
                     }
-                    let after = database.latest_revision()?;
+                    let after = vfs.revision_at("/w", PointInTime::Now)?;
                     if column == 1 {
                         timed(1, || diff_revisions(&vfs, before, after))?
                     } else {
@@ -92,7 +92,7 @@ fn many_files(path: &Path, effort: Effort) -> Result<Table> {
     Ok(table)
 }
 
-fn diff_revisions(vfs: &Vfs, before: RevisionNumber, after: RevisionNumber) -> Result {
+fn diff_revisions(vfs: &Vfs, before: RevisionId, after: RevisionId) -> Result {
     let diff = vfs.diff("/w", before, after, DiffOptions { text: false, context: 0 })?;
     assert!(
         !diff.is_empty() && diff.len() <= CHANGES,

@@ -74,7 +74,7 @@ pub(crate) fn write_result(result: &WriteResult) -> Value {
         "path": result.path.to_string(),
         "created": result.created,
         "tag": tag(result.tag),
-        "version": result.revision.map(|revision| revision.0),
+        "version": result.revision.map(|revision| revision.number.0),
         "operation": result.operation.to_string(),
     })
 }
@@ -85,7 +85,7 @@ pub(crate) fn copy_result(result: &CopyResult) -> Value {
         "from": result.from.to_string(),
         "to": result.to.to_string(),
         "tag": tag(result.tag),
-        "version": result.revision.map(|revision| revision.0),
+        "version": result.revision.map(|revision| revision.number.0),
         "operation": result.operation.to_string(),
     })
 }
@@ -126,7 +126,7 @@ pub(crate) fn log_entry(entry: &LogEntry) -> Value {
         })
     };
     json!({
-        "version": entry.revision.0,
+        "version": entry.revision.number.0,
         "operation": operation(&entry.operation),
         "changes": entry.changes.iter().map(change).collect::<Vec<_>>(),
         "undoes": entry.undoes.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -208,7 +208,7 @@ pub(crate) fn blame_line(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,
         "text": String::from_utf8_lossy(&line.line),
-        "version": line.revision.map(|revision| revision.0),
+        "version": line.revision.map(|revision| revision.number.0),
         "operation": line.operation.as_ref().map(operation),
     })
 }

@@ -20,14 +20,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
 use crate::identity::{Identity, OperationId};
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
-use crate::store::{RevisionNumber, StoreResult};
+use crate::store::{DatabaseId, RevisionNumber, StoreResult};
 
 /// One record of the audit log.
 ///
@@ -108,18 +106,14 @@ impl AuditOutcome {
     }
 }
 
-/// Identifies an audit log. A Store reports the id of the log it writes into, so the two can be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct AuditLogId(pub u64);
-
 /// Where audit records go.
 ///
 /// If the Store writes into this log, the record of a change is committed with the change, as a
 /// [`crate::store::CompanionRecord`]. All other records come through here. A call that can't be recorded isn't made: an
 /// error here fails the call.
 pub trait AuditLog: Debug + Send + Sync {
-    /// The id of this log.
-    fn id(&self) -> AuditLogId;
+    /// The database that the log is part of.
+    fn database(&self) -> DatabaseId;
 
     /// Appends the record of a call that changed nothing, or the outcome of an announced change. When this returns, the
     /// record survives the end of the process. The log may drop a `Begun` record once the record with its outcome is

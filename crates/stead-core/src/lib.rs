@@ -27,7 +27,7 @@ pub mod tools;
 pub mod vfs;
 pub mod workspace;
 
-pub use audit::{AuditLog, AuditLogId, AuditOutcome, AuditRecord};
+pub use audit::{AuditLog, AuditOutcome, AuditRecord};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, MAX_EDIT_SIZE, Occurrences};
 pub use error::{Error, ErrorKind, Result, Visibility};

@@ -6,6 +6,7 @@ pub mod audit;
 mod boot;
 pub mod database;
 pub mod durability;
+mod host_path;
 mod ledger;
 mod memory;
 pub mod physical;
@@ -19,6 +20,7 @@ pub use audit::{
 };
 pub use database::{Database, DatabaseOptions};
 pub use durability::Durability;
+pub use host_path::resolve_symlinks;
 pub use memory::MemoryStore;
 pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Deref};
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, StoreInfo, StorePath, Usage, WalkEntry,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, StoreId, StoreInfo, StorePath, Usage, WalkEntry,
 };
 use stead_core::{Store, StoreResult};
 
@@ -39,6 +39,10 @@ impl Deref for MemoryStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for MemoryStore {
+    fn id(&self) -> StoreId {
+        self.0.id()
+    }
+
     fn info(&self) -> StoreInfo {
         self.0.info()
     }

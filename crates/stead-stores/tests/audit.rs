@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
+use stead_core::store::StoreInfo;
 use stead_core::vfs::{Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{
     AccessScope, AuditLog, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
@@ -150,7 +151,7 @@ fn calls_through_a_vfs_are_recorded_in_the_database() {
     expected.sort_unstable();
     assert_eq!(recorded, expected);
     let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
-    assert_eq!(write.version, written.revision.map(|revision| revision.0));
+    assert_eq!(write.version, written.revision.map(|revision| revision.number.0));
     assert_eq!(write.operation, Some(written.operation));
     assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
     for entry in &entries {
@@ -489,10 +490,12 @@ fn a_log_is_open_once_and_a_store_of_another_database_is_not_part_of_it() {
     let database = fixture.database();
     let audit = Audit::open(&database, &fixture.audit_directory()).unwrap();
     assert!(Audit::open(&database, &fixture.audit_directory()).is_err());
-    assert_eq!(database.store(["a"]).unwrap().info().audit_log, Some(audit.id()));
-    assert_eq!(fixture.database().store(["a"]).unwrap().info().audit_log, None);
+    let (store, again) = (database.store(["a"]).unwrap(), fixture.database().store(["a"]).unwrap());
+    assert_eq!((store.info().database, store.info().commits_audit), (Some(audit.database()), true));
+    assert_eq!(again.info(), StoreInfo { commits_audit: false, ..store.info() }, "it has no log open");
+    assert_ne!(Database::in_memory().store(["a"]).unwrap().info().database, store.info().database);
     drop(audit);
-    assert_eq!(database.store(["a"]).unwrap().info().audit_log, None);
+    assert!(!store.info().commits_audit);
     // An instance in which nothing happened leaves nothing behind.
     assert_eq!(std::fs::read_dir(fixture.audit_directory().join("running")).unwrap().count(), 0);
     assert_eq!(fixture.verify().instances, 0);

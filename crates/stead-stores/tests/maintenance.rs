@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::{History, Maintenance, Parents, RevisionNumber};
+use stead_core::store::{History, Maintenance, Parents, RevisionId, RevisionNumber};
 use stead_core::testkit::{TreeSnapshot as Tree, snapshot_of};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions};
 use stead_core::{
-    AccessScope, Clock, FixedClock, Identity, Mount, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
+    AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
     Workspace,
 };
 use stead_stores::database::{GcOptions, NewSnapshot, Retention};
@@ -115,8 +115,9 @@ fn content_that_can_be_reached_is_never_collected() {
                 Err(error) => panic!("{error:?}"),
             }
         }
+        let in_store = |number| RevisionId { store: store.id(), number };
         for revision in &snapshot_revisions {
-            let restored = vfs.restore("/w", *revision, &RestoreOptions::default()).unwrap();
+            let restored = vfs.restore("/w", in_store(*revision), &RestoreOptions::default()).unwrap();
             assert!(restored.done, "{:?}", restored.conflicts);
             let expected = &states.iter().find(|(candidate, ..)| candidate == revision).unwrap().2;
             assert_eq!(snapshot_of(&store), *expected, "seed {seed}, snapshot {revision}");
@@ -156,7 +157,7 @@ fn the_oldest_contents_of_a_file_with_many_versions_are_collected() {
     let mut revisions = Vec::new();
     for n in 0..20 {
         vfs.write("/w/f", format!("content {n}")).unwrap();
-        revisions.push(store.latest_revision().unwrap());
+        revisions.push(RevisionId { store: store.id(), number: store.latest_revision().unwrap() });
         if n == 3 {
             database.snapshot(new_snapshot("kept")).unwrap();
         }

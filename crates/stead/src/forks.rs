@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use stead_core::store::{Fork, ForkName, RevisionNumber, Store, StoreError};
-use stead_core::vfs::{DiffOptions, Difference, IntoPath};
+use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
+use stead_core::vfs::{DiffOptions, Difference, IntoPath, PointInTime};
 use stead_core::{AccessScope, Barrier, ErrorKind, Mount, VfsPath, Workspace};
 
 use crate::config::Config;
@@ -170,13 +170,11 @@ impl Stead {
     pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
         self.single_record("diff", Some(&format!("/forks/{name}")), error_kind, |stead| {
             let fork = stead.find_fork(name)?;
+            let prefix = fork_prefix(&fork.name);
             // Everything that a fork's own revisions changed is a difference from its base.
-            Ok(stead.vfs.diff(
-                &fork_prefix(&fork.name),
-                RevisionNumber(0),
-                RevisionNumber(i64::MAX),
-                options,
-            )?)
+            let newest = stead.vfs.revision_at(&prefix, PointInTime::Now)?;
+            let first = RevisionId { number: RevisionNumber(0), ..newest };
+            Ok(stead.vfs.diff(&prefix, first, PointInTime::Now, options)?)
         })
     }
 

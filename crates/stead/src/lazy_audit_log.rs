@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stead_core::store::{StoreError, StoreResult};
-use stead_core::{AuditLog, AuditLogId, AuditRecord, ErrorKind};
+use stead_core::store::{DatabaseId, StoreError, StoreResult};
+use stead_core::{AuditLog, AuditRecord, ErrorKind};
 use stead_stores::Audit;
 
 use crate::error::{Error, Result};
@@ -30,17 +30,16 @@ pub(crate) fn notify_audit_problems(wrong: &[String]) {
     }
 }
 
-/// An audit log that may not be open yet. Its id is known before it is opened.
+/// An audit log that may not be open yet.
 #[derive(Debug)]
 pub(crate) struct LazyAuditLog {
-    id: AuditLogId,
     opener: Arc<StoreOpener>,
 }
 
 impl LazyAuditLog {
-    /// The log that `opener` opens; it will have this id.
-    pub(crate) fn new(id: AuditLogId, opener: Arc<StoreOpener>) -> Self {
-        LazyAuditLog { id, opener }
+    /// The log that `opener` opens.
+    pub(crate) fn new(opener: Arc<StoreOpener>) -> Self {
+        LazyAuditLog { opener }
     }
 
     fn log(&self) -> StoreResult<&Arc<Audit>> {
@@ -65,8 +64,8 @@ fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
 }
 
 impl AuditLog for LazyAuditLog {
-    fn id(&self) -> AuditLogId {
-        self.id
+    fn database(&self) -> DatabaseId {
+        self.opener.database_id
     }
 
     /// If this process may only read the database, reads go on without a record: no record can be written, and

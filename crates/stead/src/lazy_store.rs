@@ -9,8 +9,8 @@ use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
     Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError,
-    StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StoreId, StoreInfo,
+    StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
@@ -32,11 +32,18 @@ pub(crate) struct Abilities {
     pub(crate) forks: bool,
 }
 
+impl Abilities {
+    /// Those of a Store in a database.
+    pub(crate) const ALL: Abilities =
+        Abilities { history: true, retains_content: true, feed: true, forks: true };
+}
+
 /// A Store that opens at the first call that needs it.
 ///
 /// A failure to open isn't remembered: the next call tries again.
 pub(crate) struct LazyStore {
     name: String,
+    id: StoreId,
     info: StoreInfo,
     abilities: Abilities,
     open_fn: Box<OpenFn>,
@@ -46,15 +53,16 @@ pub(crate) struct LazyStore {
 }
 
 impl LazyStore {
-    /// A Store of this name. `info` and `abilities` describe it before it is open.
+    /// A Store of this name and id. `info` and `abilities` describe it before it is open.
     pub(crate) fn new(
         name: impl Into<String>,
+        id: StoreId,
         info: StoreInfo,
         abilities: Abilities,
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
         let (opened, open_lock) = (RwLock::default(), Mutex::default());
-        LazyStore { name: name.into(), info, abilities, open_fn: Box::new(open), opened, open_lock }
+        LazyStore { name: name.into(), id, info, abilities, open_fn: Box::new(open), opened, open_lock }
     }
 
     /// The Store, if it is open and usable.
@@ -125,6 +133,10 @@ impl fmt::Debug for LazyStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for LazyStore {
+    fn id(&self) -> StoreId {
+        self.id
+    }
+
     fn info(&self) -> StoreInfo {
         self.if_open().map_or(self.info, |store| store.info())
     }
@@ -239,10 +251,6 @@ impl History for LazyStore {
         self.store()?.require_history()?.revision_at(time)
     }
 
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.store().ok()?.history()?.revision_sequence()
-    }
-
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.store()?.require_history()?.revisions(query)
     }
@@ -323,14 +331,13 @@ mod tests {
 
     use super::*;
 
-    const INFO: StoreInfo = StoreInfo { kind: StoreKind::Memory, audit_log: None };
-    const ABILITIES: Abilities = Abilities { history: true, retains_content: true, feed: true, forks: true };
+    const INFO: StoreInfo = StoreInfo { kind: StoreKind::Memory, database: None, commits_audit: false };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
-        let lazy = LazyStore::new("x", INFO, ABILITIES, move || {
+        let lazy = LazyStore::new("x", StoreId::fresh(), INFO, Abilities::ALL, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(MemoryStore::new()))
         });
@@ -352,10 +359,12 @@ mod tests {
     fn a_store_that_heals_is_opened_then() {
         let ready = Arc::new(AtomicUsize::new(0));
         let state = Arc::clone(&ready);
-        let lazy = LazyStore::new("x", INFO, ABILITIES, move || match state.load(Ordering::SeqCst) {
-            0 => Err(StoreError::NotFound.into()),
-            1 => Err(StoreError::Corrupt("the file isn't a database".into()).into()),
-            _ => Ok(Arc::new(MemoryStore::new())),
+        let lazy = LazyStore::new("x", StoreId::fresh(), INFO, Abilities::ALL, move || {
+            match state.load(Ordering::SeqCst) {
+                0 => Err(StoreError::NotFound.into()),
+                1 => Err(StoreError::Corrupt("the file isn't a database".into()).into()),
+                _ => Ok(Arc::new(MemoryStore::new())),
+            }
         });
         let places = [NodePath::root(), NodePath::from_root(StorePath::from_checked("a"))];
         let told = lazy.stat(&NodePath::root()).unwrap_err();

@@ -36,7 +36,10 @@ pub use crate::tokens::{Token, Tokens};
 pub use stead_core::Error as VfsError;
 pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
-pub use stead_core::store::{Fork, ForkName, NodeKind, RevisionNumber, TagRef, VersionTag};
+pub use stead_core::store::{
+    DatabaseId, Fork, ForkName, NodeKind, RevisionId, RevisionNumber, StoreId, StoreRevisions, TagRef,
+    VersionTag,
+};
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity,
     Mount, Name, Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::monitor::check_not_stopped;
-use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, RevisionSequence, StoreError};
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError, StoreRevisions};
 use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
@@ -83,7 +83,7 @@ impl Stead {
         prefix: Option<&VfsPath>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Snapshot, StoreError> {
-        let grounds = self.capture_scopes(prefix);
+        let scopes = self.capture_scopes(prefix);
         let operation = Operation {
             id: OperationId::fresh(new.at),
             identity: Arc::new(self.vfs().identity().clone()),
@@ -99,17 +99,17 @@ impl Stead {
             check_not_stopped(watch)
         };
         for _ in 1..SNAPSHOT_ATTEMPTS {
-            match try_snapshot(database, new, &grounds, &operation, progress) {
+            match try_snapshot(database, new, &scopes, &operation, progress) {
                 Err(StoreError::Conflict) => {}
                 made => return made,
             }
         }
-        try_snapshot(database, new, &grounds, &operation, progress)
+        try_snapshot(database, new, &scopes, &operation, progress)
     }
 
     /// The Stores that a snapshot of a path, or of everything, covers, and which part of each.
     fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
-        let mut grounds: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
+        let mut scopes: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
             let mount = workspace.mount();
             let at = match prefix {
@@ -124,13 +124,13 @@ impl Stead {
             if !workspace.scope().allows(Access::History) || store.history().is_none() {
                 continue;
             }
-            let extent = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
-            match grounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, store)) {
-                Some((_, extents)) => extents.extend([extent]),
-                None => grounds.push((Arc::clone(store), [extent].into_iter().collect())),
+            let scope = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
+            match scopes.iter_mut().find(|(known, _)| known.id() == store.id()) {
+                Some((_, known)) => known.extend([scope]),
+                None => scopes.push((Arc::clone(store), [scope].into_iter().collect())),
             }
         }
-        grounds
+        scopes
     }
 
     /// Acts on the database with an audit record, like every call through the door.
@@ -175,104 +175,112 @@ impl Stead {
         Ok(found)
     }
 
-    /// The revision of a path that a text names: a snapshot's label or `#number`, a version's number (`12` or `v12`),
-    /// `now`, or a time.
-    pub fn resolve_revision(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
+    /// The point in time that a text names for a path: a snapshot's label or `#number`, a version's number (`12` or `v12`)
+    /// in the path's Store, `now`, or a time.
+    pub fn resolve_point(&self, path: impl IntoPath, text: &str) -> Result<PointInTime> {
         let path = path.into_path()?;
-        let route = self.vfs().router().route(&path);
-        let store = match route {
-            Some(route) if route.workspace.scope().allows(Access::History) => route.workspace.mount().store(),
-            // The door's own error says why the history can't be read.
-            Some(_) => {
-                let query = stead_core::vfs::LogQuery { path: Some(path), limit: 1, ..Default::default() };
-                self.vfs().log(&query)?;
-                return Err(Error::Invalid("this path has no history".to_owned()));
-            }
-            // A level above all Workspaces: the Stores in the database share one sequence of revisions, so any of them
-            // will do.
-            None => {
-                let has_history = |workspace: &&Workspace| {
-                    workspace.scope().allows(Access::History) && workspace.mount().store().history().is_some()
-                };
-                let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
-                // Persistent Stores come first: a Memory Store has a revision sequence of its own.
-                with_history.sort_by_key(|workspace| !workspace.mount().store().info().is_persistent());
-                let none = || Error::Invalid("none of your Workspaces has a history".to_owned());
-                with_history.first().ok_or_else(none)?.mount().store()
-            }
-        };
+        let store = self.store_with_history(&path)?;
         if text == "now" {
-            return Ok(RevisionNumber::NOW);
+            return Ok(PointInTime::Now);
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
-            let counted = Some(self.database()?.revision_sequence());
-            // A snapshot's revision belongs to the database's sequence. In a Store with another sequence the number
-            // means another revision, or none.
-            if route.is_some() && sequence_of(&**store).is_some_and(|sequence| Some(sequence) != counted) {
+            let revisions = self.snapshot_revisions(&snapshot)?;
+            if self.vfs().router().route(&path).is_some() && revisions.get(store.id()).is_none() {
                 return Err(Error::Invalid(format!(
                     "the snapshot `{}` doesn't include `{path}`, whose Store has its own version numbers; use a time",
                     text.escape_debug()
                 )));
             }
-            return Ok(snapshot.revision);
+            return Ok(revisions.into());
         }
-        if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
-            let version = RevisionNumber(number);
-            if number < 0 || version > store.require_history()?.latest_revision()? {
+        if let Some(number) = version_number(text) {
+            if number.0 < 0 || number > store.require_history()?.latest_revision()? {
                 return Err(stead_core::Error::NotInHistory(format!("version {number}")).into());
             }
-            return Ok(version);
+            return Ok(store.revision(number).into());
         }
-        match time_text::parse_time(text, SystemClock.now()) {
-            Ok(time) => Ok(store.require_history()?.revision_at(time)?),
-            Err(_) => {
-                let text = text.escape_debug();
-                Err(stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into())
+        time_text::parse_time(text, SystemClock.now()).map(PointInTime::Time).map_err(|_| {
+            let text = text.escape_debug();
+            stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into()
+        })
+    }
+
+    /// The Store whose versions a path's numbers are. For a level above all Workspaces that is the first Store with a
+    /// history, and a persistent one if there is any.
+    fn store_with_history(&self, path: &VfsPath) -> Result<&Arc<dyn Store>> {
+        match self.vfs().router().route(path) {
+            Some(route) if route.workspace.scope().allows(Access::History) => {
+                Ok(route.workspace.mount().store())
+            }
+            // The door's own error says why the history can't be read.
+            Some(_) => {
+                let query =
+                    stead_core::vfs::LogQuery { path: Some(path.clone()), limit: 1, ..Default::default() };
+                self.vfs().log(&query)?;
+                Err(Error::Invalid("this path has no history".to_owned()))
+            }
+            None => {
+                let none = || Error::Invalid("none of your Workspaces has a history".to_owned());
+                let is_temporary = |store: &&Arc<dyn Store>| !store.info().is_persistent();
+                self.stores_with_history().min_by_key(is_temporary).ok_or_else(none)
             }
         }
+    }
+
+    /// The Stores whose history may be read, one for each Workspace.
+    fn stores_with_history(&self) -> impl Iterator<Item = &Arc<dyn Store>> {
+        let readable = self.vfs().workspaces().filter(|workspace| workspace.scope().allows(Access::History));
+        readable.map(|workspace| workspace.mount().store()).filter(|store| store.history().is_some())
+    }
+
+    /// The revisions that a snapshot names: one for each of this stead's Stores that commit to the database with the
+    /// snapshot. It has no revision of any other Store.
+    pub fn snapshot_revisions(&self, snapshot: &Snapshot) -> Result<StoreRevisions> {
+        let database = Some(self.database()?.id());
+        let included = self.stores_with_history().filter(|store| store.info().database == database);
+        Ok(included.map(|store| store.revision(snapshot.revision)).collect())
     }
 
     /// This stead, read-only, as it was at the version or time that `text` names for `path`. Fails if `path` can't be
     /// read as it was then.
     pub fn as_of_text(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
         let path = path.into_path()?;
-        let version = self.resolve_revision(&path, text)?;
-        let point = self.point_in_time(&path, text, version)?;
-        if let Some(route) = self.vfs().router().route(&path) {
-            let past =
-                route.workspace.mount().store().require_history().and_then(|history| history.as_of(version));
-            let sight = stead_core::Visibility::Visible;
-            past.map_err(|cause| stead_core::Error::Store { path, visibility: sight, cause })?;
+        let point = self.resolve_point(&path, text)?;
+        match (self.vfs().router().route(&path), &point) {
+            (Some(route), _) => {
+                let store = &**route.workspace.mount().store();
+                let past = point
+                    .revision_in(store)
+                    .and_then(|number| store.require_history()?.as_of(number.ok_or(StoreError::NotFound)?));
+                let visibility = stead_core::Visibility::Visible;
+                past.map_err(|cause| stead_core::Error::Store { path, visibility, cause })?;
+            }
+            (None, PointInTime::Revision(revision)) => self.check_unambiguous(revision.number)?,
+            (None, _) => {}
         }
         self.as_of(point)
     }
 
-    /// What `text` means for all Stores, given that it names `version` for `path`.
-    fn point_in_time(&self, path: &VfsPath, text: &str, version: RevisionNumber) -> Result<PointInTime> {
-        let snapshot = self.find_snapshot(Some(path), text)?;
-        let is_number = text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok();
-        if version == RevisionNumber::NOW {
-            return Ok(version.into());
-        }
-        if snapshot.is_none()
-            && !is_number
-            && let Ok(time) = time_text::parse_time(text, SystemClock.now())
-        {
-            return Ok(time.into());
-        }
-        if self.vfs().router().route(path).is_some() {
-            return Ok(PointInTime::RevisionAt(version, path.clone()));
-        }
-        let counted = match snapshot {
-            Some(_) => Some(self.database()?.revision_sequence()),
-            None => return Ok(version.into()),
+    /// Fails if a version number alone could mean several points in time, because the Stores don't share their numbers.
+    fn check_unambiguous(&self, number: RevisionNumber) -> Result<()> {
+        let workspaces = || {
+            self.vfs().workspaces().filter(|workspace| {
+                workspace.scope().allows(Access::History) && workspace.mount().store().history().is_some()
+            })
         };
-        let in_snapshot =
-            self.vfs().workspaces().find(|workspace| sequence_of(&**workspace.mount().store()) == counted);
-        Ok(match in_snapshot {
-            Some(workspace) => PointInTime::RevisionAt(version, workspace.prefix().clone()),
-            None => version.into(),
-        })
+        let Some(first) = workspaces().next() else { return Ok(()) };
+        let shares = |workspace: &&Workspace| {
+            workspace.mount().store().shares_revisions_with(&**first.mount().store())
+        };
+        match workspaces().find(|workspace| !shares(workspace)) {
+            Some(other) => Err(Error::Invalid(format!(
+                "`{}` and `{}` have separate version numbers, so version {number} is ambiguous; use a time, or a path in \
+                 one of them",
+                first.prefix(),
+                other.prefix()
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn find_snapshot(&self, path: Option<&VfsPath>, name: &str) -> Result<Option<Snapshot>> {
@@ -316,10 +324,14 @@ impl Stead {
     }
 }
 
+/// The number in a text such as `12` or `v12`.
+fn version_number(text: &str) -> Option<RevisionNumber> {
+    text.strip_prefix('v').unwrap_or(text).parse().ok().map(RevisionNumber)
+}
+
 /// Whether a text can name a version or a time, and need not be a snapshot's label.
 fn is_version_or_time(text: &str) -> bool {
-    text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok()
-        || time_text::parse_time(text, SystemClock.now()).is_ok()
+    version_number(text).is_some() || time_text::parse_time(text, SystemClock.now()).is_ok()
 }
 
 /// The kind of an error, for the audit record.
@@ -330,14 +342,14 @@ fn error_kind(error: &Error) -> Option<ErrorKind> {
 fn try_snapshot(
     database: &Database,
     new: &NewSnapshot,
-    grounds: &[(Arc<dyn Store>, CaptureScopes)],
+    scopes: &[(Arc<dyn Store>, CaptureScopes)],
     operation: &Operation,
     progress: &mut dyn FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<Snapshot, StoreError> {
     let (mut taken, mut before) = (Vec::new(), 0);
-    for (store, extents) in grounds {
+    for (store, parts) in scopes {
         let mut here = 0;
-        let of_one = store.require_history()?.capture(extents, operation, &mut |done| {
+        let of_one = store.require_history()?.capture(parts, operation, &mut |done| {
             here = done;
             progress(before + done)
         })?;
@@ -354,8 +366,7 @@ fn is_ambiguous_label(label: &str) -> bool {
         || label == "now"
         || label.starts_with('#')
         || label.chars().any(char::is_control)
-        || label.strip_prefix('v').unwrap_or(label).parse::<i64>().is_ok()
-        || time_text::parse_time(label, SystemClock.now()).is_ok()
+        || is_version_or_time(label)
 }
 
 fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {
@@ -363,8 +374,4 @@ fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {
         None => true,
         Some(prefix) => VfsPath::parse(prefix).is_ok_and(|prefix| path.strip_prefix(&prefix).is_some()),
     }
-}
-/// The sequence that a Store's revision numbers belong to, if it shares one with other Stores.
-fn sequence_of(store: &dyn Store) -> Option<RevisionSequence> {
-    store.history()?.revision_sequence()
 }

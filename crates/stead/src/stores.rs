@@ -1,5 +1,6 @@
 //! The Stores of a configuration, each opened when it is first used.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
@@ -8,15 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
-use stead_core::{
-    AuditLog, AuditLogId, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp,
-};
+use stead_core::store::{DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
+use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, LedgerOpenMode, LedgerSource,
-    MemoryStore, PhysicalOptions, PhysicalStore, Pruned,
+    MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -50,7 +49,7 @@ impl Stores {
     pub fn of(config: &Config) -> Self {
         let config = Arc::new(config.clone());
         let opener = StoreOpener {
-            log_id: config.audit.enabled.then(Audit::fresh_id),
+            database_id: Database::id_at(&config.database.path),
             config,
             database: Mutex::default(),
             audit: OnceLock::new(),
@@ -98,14 +97,11 @@ impl Stores {
             StoreConfig::Memory => StoreKey::Named(name.to_owned()),
             ref place => StoreKey::Location(place.clone()),
         };
-        let opener = &self.opener;
         let mut by_key = self.lock_stores();
-        let lazy = by_key.entry(key).or_insert_with(|| {
-            // The audit log is in the database, so a Store that writes to the database commits its own audit records.
-            let ((info, abilities), opener) = (describe_store(&config, opener.log_id), Arc::clone(opener));
-            Arc::new(LazyStore::new(name, info, abilities, move || opener.open(&config)))
-        });
-        Ok(Arc::clone(lazy))
+        Ok(Arc::clone(match by_key.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Arc::new(self.opener.lazy_store(name, config)?)),
+        }))
     }
 
     /// The database, opened at its first use.
@@ -121,8 +117,8 @@ impl Stores {
 
     /// The audit log, or `None` if the configuration turns it off. It is opened when the first record is written.
     pub fn audit(&self) -> Option<Arc<dyn AuditLog>> {
-        let id = self.opener.log_id?;
-        Some(Arc::new(LazyAuditLog::new(id, Arc::clone(&self.opener))))
+        let enabled = self.opener.config.audit.enabled;
+        enabled.then(|| Arc::new(LazyAuditLog::new(Arc::clone(&self.opener))) as Arc<dyn AuditLog>)
     }
 
     /// Opens the audit log now, so that errors of opening it are reported here. Does nothing if the audit is turned
@@ -137,7 +133,7 @@ impl Stores {
     /// Checks quickly whether the audit log can be opened: fails if the state directory can't be created, or if the
     /// database exists and can't be opened. It doesn't open the log.
     pub fn check_audit(&self) -> Result<()> {
-        if self.opener.log_id.is_none() {
+        if !self.opener.config.audit.enabled {
             return Ok(());
         }
         let check = || -> Result<()> {
@@ -264,9 +260,8 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let (info, abilities) =
-            describe_store(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log_id);
-        let lazy = |fork: Fork| {
+        let (info, abilities) = (self.opener.info(StoreKind::Virtual), Abilities::ALL);
+        let lazy = |fork: Fork| -> Result<(Fork, Arc<dyn Store>)> {
             let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
             let opener = Arc::clone(&self.opener);
             let open = move || {
@@ -276,10 +271,11 @@ impl Stores {
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
             };
-            let store: Arc<dyn Store> = Arc::new(LazyStore::new(fork.name.as_str(), info, abilities, open));
-            (fork, store)
+            let id = Database::fork_id_in(self.opener.database_id, &fork.owner, &fork.name)?;
+            let store = Arc::new(LazyStore::new(fork.name.as_str(), id, info, abilities, open));
+            Ok((fork, store))
         };
-        Ok(database.forks(owner)?.into_iter().map(lazy).collect())
+        database.forks(owner)?.into_iter().map(lazy).collect()
     }
 
     /// The volumes of all forks, by owner. Empty if there is no database yet.
@@ -327,27 +323,6 @@ pub struct GcReport {
     pub pruned: Vec<(String, Result<Pruned>)>,
 }
 
-/// What a Store reports about itself, and what it offers beside files; its configuration decides.
-fn describe_store(config: &StoreConfig, log: Option<AuditLogId>) -> (StoreInfo, Abilities) {
-    let (kind, audit_log) = match config {
-        StoreConfig::Physical { .. } => (StoreKind::Physical, log),
-        StoreConfig::Virtual { .. } => (StoreKind::Virtual, log),
-        StoreConfig::Memory => (StoreKind::Memory, None),
-    };
-    let abilities = match config {
-        StoreConfig::Physical { displaced_retention, .. } => Abilities {
-            history: true,
-            retains_content: displaced_retention.is_some(),
-            feed: false,
-            forks: false,
-        },
-        StoreConfig::Virtual { .. } | StoreConfig::Memory => {
-            Abilities { history: true, retains_content: true, feed: true, forks: true }
-        }
-    };
-    (StoreInfo { kind, audit_log }, abilities)
-}
-
 /// Where a stead's database comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum DatabaseSource {
@@ -382,24 +357,44 @@ pub(crate) struct StoreOpener {
     config: Arc<Config>,
     /// One database for all Stores that use it.
     database: Mutex<Option<Database>>,
-    /// The id that the audit log will have; `None` if the audit is turned off.
-    log_id: Option<AuditLogId>,
+    /// The id that the database has or will have.
+    pub(crate) database_id: DatabaseId,
     audit: OnceLock<Arc<Audit>>,
     audit_open_lock: Mutex<()>,
 }
 
 impl StoreOpener {
-    fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
-        if !matches!(config, StoreConfig::Memory) {
-            self.try_open_audit();
-        }
+    /// The Store that a configuration describes, opened at its first use.
+    fn lazy_store(self: &Arc<Self>, name: &str, config: StoreConfig) -> Result<LazyStore> {
+        let opener = Arc::clone(self);
         Ok(match config {
-            StoreConfig::Memory => Arc::new(MemoryStore::new()),
-            StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
-            StoreConfig::Physical { path, displaced_retention: keep } => {
-                Arc::new(self.open_physical(path, *keep)?)
+            StoreConfig::Memory => {
+                let store = Arc::new(MemoryStore::new());
+                let (id, info) = (store.id(), store.info());
+                LazyStore::new(name, id, info, Abilities::ALL, move || Ok(Arc::clone(&store) as _))
+            }
+            StoreConfig::Virtual { namespace } => {
+                let id = VirtualStore::id_in(self.database_id, &namespace)?;
+                LazyStore::new(name, id, self.info(StoreKind::Virtual), Abilities::ALL, move || {
+                    opener.try_open_audit();
+                    Ok(Arc::new(opener.database()?.store(&namespace)?))
+                })
+            }
+            StoreConfig::Physical { path, displaced_retention } => {
+                let retains_content = displaced_retention.is_some();
+                let abilities = Abilities { history: true, retains_content, feed: false, forks: false };
+                let id = PhysicalStore::id_in(self.database_id, &path);
+                LazyStore::new(name, id, self.info(StoreKind::Physical), abilities, move || {
+                    opener.try_open_audit();
+                    Ok(Arc::new(opener.open_physical(&path, displaced_retention)?))
+                })
             }
         })
+    }
+
+    /// What a Store that commits to the database says about itself. The audit log is in the database, too.
+    fn info(&self, kind: StoreKind) -> StoreInfo {
+        StoreInfo { kind, database: Some(self.database_id), commits_audit: self.config.audit.enabled }
     }
 
     /// Opens the audit log before a Store whose `StoreInfo` names it as its log. If the log can't be opened, the error
@@ -449,7 +444,7 @@ impl StoreOpener {
     /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
-        LedgerSource::new(move |need| {
+        LedgerSource::new(self.database_id, move |need| {
             if need == LedgerOpenMode::IfExists && !opener.config.database.path.exists() {
                 return Ok(None);
             }
@@ -489,7 +484,9 @@ impl StoreOpener {
 
     /// The audit log, or `None` if it is turned off. Opens it if needed.
     pub(crate) fn audit(&self) -> Result<Option<&Arc<Audit>>> {
-        let Some(id) = self.log_id else { return Ok(None) };
+        if !self.config.audit.enabled {
+            return Ok(None);
+        }
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
@@ -497,14 +494,14 @@ impl StoreOpener {
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
-        let audit = self.open_audit(id).map_err(|cause| Error::OpenAudit { cause: Box::new(cause) })?;
+        let audit = self.open_audit().map_err(|cause| Error::OpenAudit { cause: Box::new(cause) })?;
         Ok(Some(self.audit.get_or_init(|| audit)))
     }
 
-    fn open_audit(&self, id: AuditLogId) -> Result<Arc<Audit>> {
+    fn open_audit(&self) -> Result<Arc<Audit>> {
         self.create_state_directory().map_err(state_directory_error)?;
         let directory = self.config.audit_directory();
-        let audit = Audit::open_as(id, &self.database()?, &directory)?;
+        let audit = Audit::open(&self.database()?, &directory)?;
         notify_audit_problems(audit.problems_at_open());
         Ok(audit)
     }
@@ -539,19 +536,6 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
         })
     });
     [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
-}
-
-/// The path of a file after following symlinks in its last component; the file need not exist.
-fn resolve_symlinks(file: &Path) -> PathBuf {
-    // 40 is the most that Linux follows.
-    let mut behind = file.to_owned();
-    for _ in 0..40 {
-        match (behind.read_link(), behind.parent()) {
-            (Ok(target), Some(parent)) => behind = parent.join(target),
-            _ => break,
-        }
-    }
-    behind
 }
 
 fn state_directory_error(cause: io::Error) -> Error {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use stead_core::Vfs;
-use stead_core::store::RevisionNumber;
 use stead_core::tools::{
     ApprovalAnswer, ApprovalQuestion, CreatedSnapshot, Failure, Reply, Snapshots, Tool, Toolbox,
 };
+use stead_core::vfs::PointInTime;
 
 use crate::error::Error;
 use crate::stead::Stead;
@@ -74,8 +74,8 @@ impl fmt::Debug for SteadSnapshots {
 }
 
 impl Snapshots for SteadSnapshots {
-    fn resolve_revision(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
-        Ok(self.0.with_vfs(vfs).resolve_revision(path, text)?)
+    fn resolve_point(&self, vfs: &Vfs, path: &str, text: &str) -> Result<PointInTime, Failure> {
+        Ok(self.0.with_vfs(vfs).resolve_point(path, text)?)
     }
 
     fn create_snapshot(

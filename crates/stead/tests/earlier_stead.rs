@@ -98,23 +98,22 @@ fn a_version_number_means_nothing_in_a_store_with_its_own_counter() {
         vfs.write(path, "now").unwrap();
     }
 
-    // The number alone, or a path above both Workspaces, could mean either Store.
-    for refused in
-        [stead.as_of(revision).unwrap_err(), stead.as_of_text("/", &revision.to_string()).unwrap_err()]
-    {
-        assert_eq!(refused.kind(), ErrorKind::Invalid);
-        assert!(refused.to_string().contains("use a time"), "{refused}");
+    // A number with a path above both Workspaces could mean either Store.
+    let number = revision.number.to_string();
+    let refused = stead.as_of_text("/", &number).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("use a time"), "{refused}");
+    // A revision is its Store's, and so is a number with a path. The other Store isn't shown, since it has no such point
+    // in time.
+    for earlier_stead in [stead.as_of(revision).unwrap(), stead.as_of_text("/notes", &number).unwrap()] {
+        assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
+        for path in ["/scratch/a", "/notes/beside/a"] {
+            let refused = earlier_stead.vfs().read(path).unwrap_err();
+            assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
+        }
     }
-    // With a path, the version is that Store's. The other Store isn't shown, since it has no such point in time.
-    let earlier_stead = stead.as_of_text("/notes", &revision.to_string()).unwrap();
-    assert_eq!(earlier_stead.vfs().read("/notes/a").unwrap().bytes, b"then");
-    for path in ["/scratch/a", "/notes/beside/a"] {
-        let refused = earlier_stead.vfs().read(path).unwrap_err();
-        assert!(refused.to_string().contains("has its own version numbers"), "{refused}");
-        let answer =
-            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": revision.to_string() }));
-        assert_eq!(answer.failure.unwrap().kind, ErrorKind::Denied);
-    }
+    let read = stead.call("read_version", json!({ "path": "/notes/beside/a", "version": number }));
+    assert_eq!(read.failure.unwrap().kind, ErrorKind::Denied);
     // A time means the same in both Stores.
     let earlier_stead = stead.as_of(time).unwrap();
     for path in ["/notes/a", "/scratch/a"] {
@@ -177,15 +176,15 @@ fn a_snapshot_in_a_broken_database_is_not_reported_as_missing() {
     let config = stead::Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
     let revision = stead.vfs().write("/m/a", "1").unwrap().revision.unwrap();
-    let missing = stead.resolve_revision("/m/a", "release").unwrap_err();
+    let missing = stead.resolve_point("/m/a", "release").unwrap_err();
     assert!(missing.to_string().contains("`release`"), "{missing}");
     let database = config.database.path.clone();
     assert!(!database.exists(), "a read must not create the database");
 
     std::fs::create_dir_all(database.parent().unwrap()).unwrap();
     std::fs::write(&database, "this was a database").unwrap();
-    let broken = stead.resolve_revision("/m/a", "release").unwrap_err();
+    let broken = stead.resolve_point("/m/a", "release").unwrap_err();
     assert!(!broken.to_string().contains("`release`"), "{broken}");
     // A version of a Store outside the database needs no database.
-    assert_eq!(stead.resolve_revision("/m/a", &format!("v{}", revision.0)).unwrap(), revision);
+    assert_eq!(stead.resolve_point("/m/a", &format!("v{}", revision.number)).unwrap(), revision.into());
 }

@@ -138,7 +138,8 @@ fn a_snapshot_captures_content_even_without_retention() {
     vfs.write("/code/a", "one").unwrap();
     let snapshot = stead.snapshot(Some("/code"), Some("before")).unwrap();
     vfs.write("/code/a", "two").unwrap();
-    let restored = vfs.restore("/code", snapshot.revision, &RestoreOptions::default()).unwrap();
+    let revisions = stead.snapshot_revisions(&snapshot).unwrap();
+    let restored = vfs.restore("/code", revisions, &RestoreOptions::default()).unwrap();
     assert!(restored.done, "{:?}", restored.conflicts);
     assert_eq!(text(&stead, "/code/a"), "one");
 }

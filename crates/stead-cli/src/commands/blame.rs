@@ -30,7 +30,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let width = agents.iter().map(|agent| agent.chars().count()).max().unwrap_or(0).min(24);
     let digits = lines.len().to_string().len();
     for (index, (line, agent)) in lines.iter().zip(&agents).enumerate() {
-        let version = line.revision.map_or("-".to_owned(), |revision| format!("v{revision}"));
+        let version = line.revision.map_or("-".to_owned(), |revision| format!("v{}", revision.number));
         let time = human::time(line.operation.as_ref().map(|operation| operation.at));
         let text = String::from_utf8_lossy(&line.line);
         let text = text.trim_end_matches(['\n', '\r']);

@@ -35,7 +35,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         (None, Some(prefix), Some(from)) => {
             stead.single_record("diff", Some(prefix), CommandError::kind, |stead| {
                 let (from, to) =
-                    (stead.resolve_revision(&**prefix, from)?, stead.resolve_revision(&**prefix, &args.to)?);
+                    (stead.resolve_point(&**prefix, from)?, stead.resolve_point(&**prefix, &args.to)?);
                 Ok::<_, CommandError>(stead.vfs().diff(&**prefix, from, to, options)?)
             })?
         }

@@ -60,7 +60,7 @@ fn print_entry(entry: &LogEntry, session: &mut Session) -> Result<(), CommandErr
     };
     session.print_line(format_args!(
         "{}  {}  {}  {}{undo_note}  {}",
-        session.paint(Colour::Yellow, format_args!("v{}", entry.revision)),
+        session.paint(Colour::Yellow, format_args!("v{}", entry.revision.number)),
         human::time(Some(operation.at)),
         session.paint(Colour::Cyan, human::escape_text(&author)),
         human::escape_text(&operation.tool),

@@ -24,10 +24,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let result = stead.single_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
-        let revision = stead.resolve_revision(&*args.prefix, &args.snapshot)?;
+        let point = stead.resolve_point(&*args.prefix, &args.snapshot)?;
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
         let options = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
-        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, revision, &options)?)
+        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, point, &options)?)
     })?;
     report_revert(&result, Reverted::Paths, args.dry_run, session)
 }

@@ -27,7 +27,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         if session.wants_json() {
             session.print_json(&json!({
                 "path": removed.path.to_string(),
-                "version": removed.revision.map(|revision| revision.0),
+                "version": removed.revision.map(|revision| revision.number.0),
                 "operation": removed.operation.to_string(),
             }))?;
         }

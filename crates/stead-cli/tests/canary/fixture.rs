@@ -180,7 +180,7 @@ impl Fixture {
         }
         vfs.write("/home/open.txt", "open 1\n").unwrap();
         vfs.mkdir("/agents/coder", Parents::Create).unwrap();
-        let version = vfs.write("/home/open.txt", "open 2\n").unwrap().revision.unwrap().to_string();
+        let version = vfs.write("/home/open.txt", "open 2\n").unwrap().revision.unwrap().number.to_string();
         vfs.write(format!("/home/wo/{NAME}.txt"), &*secret).unwrap();
         // This withheld file was once in a place that may be seen, under another name and with another content.
         vfs.write("/home/was-here.txt", "before\n").unwrap();

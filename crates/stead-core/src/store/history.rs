@@ -29,10 +29,6 @@ pub trait History: Debug + Send + Sync {
     /// The revision that was the newest at that time.
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber>;
 
-    /// The sequence that the revision numbers belong to. Stores with the same sequence share their revision numbers.
-    /// `None` if no other Store shares them.
-    fn revision_sequence(&self) -> Option<RevisionSequence>;
-
     /// The revisions that meet the query, newest first, with the states before and after.
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet>;
 
@@ -85,22 +81,6 @@ pub trait History: Debug + Send + Sync {
 
     /// Opens content that [`History::revisions`] referred to.
     fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>>;
-}
-
-/// Identifies a sequence of revision numbers, for as long as its Stores are open. The Stores of one database share one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RevisionSequence(usize);
-
-impl RevisionSequence {
-    /// The sequence of Stores that share `owner`.
-    pub fn shared_by<T>(owner: &Arc<T>) -> Self {
-        RevisionSequence(Arc::as_ptr(owner).cast::<()>() as usize)
-    }
-
-    /// The sequence of a Store that shares its numbers with no other.
-    pub(crate) fn of_store(store: &dyn Store) -> Self {
-        RevisionSequence(std::ptr::from_ref(store).cast::<()>() as usize)
-    }
 }
 
 /// Which revisions a Store returns. A revision has to meet all conditions.

@@ -34,6 +34,7 @@ mod error;
 mod feed;
 mod fork;
 mod history;
+mod id;
 mod maintenance;
 mod path_filter;
 mod quota;
@@ -55,9 +56,9 @@ pub use error::{LinkHit, Side, StoreError, StoreResult};
 pub use feed::{ChangeFeed, ChangeKind, Feed, FeedEntry};
 pub use fork::{Fork, ForkName, Forks, InvalidForkName};
 pub use history::{
-    ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery,
-    RevisionSequence, RevisionSet,
+    ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
 };
+pub use id::{DatabaseId, RevisionId, StoreId, StoreRevisions};
 pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
@@ -69,7 +70,6 @@ use std::fmt;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-use crate::audit::AuditLogId;
 use crate::search::{FileHits, Grep, WalkOptions};
 
 /// What holds files.
@@ -77,7 +77,11 @@ use crate::search::{FileHits, Grep, WalkOptions};
 /// Every method may be called by any number of threads at once. A read sees either all of a change or nothing of it. The
 /// behaviour suite in [`crate::testkit`] tests what each method promises.
 pub trait Store: Debug + Send + Sync {
-    /// The kind of this Store, and the audit log that it writes to.
+    /// The Store's identity. It never changes, and finding it opens and reads nothing. A wrapper has the id of the Store
+    /// that it wraps.
+    fn id(&self) -> StoreId;
+
+    /// The kind of this Store, and the database that it commits to.
     fn info(&self) -> StoreInfo;
 
     /// The attributes of the node at `at`. If the last component is a symlink, they are the symlink's own.
@@ -169,6 +173,21 @@ pub trait Store: Debug + Send + Sync {
     fn maintenance(&self) -> Option<&dyn Maintenance>;
 }
 
+impl dyn Store + '_ {
+    /// The revision of this Store that has a number.
+    pub fn revision(&self, number: RevisionNumber) -> RevisionId {
+        RevisionId { store: self.id(), number }
+    }
+
+    /// Whether a revision number means the same point in time in both Stores.
+    pub fn shares_revisions_with(&self, other: &dyn Store) -> bool {
+        self.id() == other.id() || {
+            let database = self.info().database;
+            database.is_some() && database == other.info().database
+        }
+    }
+}
+
 /// What callers of an optional part ask for, with the error that all of them report where it is missing.
 impl dyn Store + '_ {
     /// [`Store::history`], or [`StoreError::Unsupported`].
@@ -207,9 +226,11 @@ pub enum OpenPurpose {
 pub struct StoreInfo {
     /// What the Store keeps its files in.
     pub kind: StoreKind,
-    /// The audit log that the Store writes records into, in the same transaction as a change. Without one, a change that
-    /// carries a record is refused.
-    pub audit_log: Option<AuditLogId>,
+    /// The database that the Store commits its changes to. Stores of one database share their revision numbers.
+    pub database: Option<DatabaseId>,
+    /// Whether the database's audit log is open, so that a change can carry its audit record. Otherwise a change that
+    /// carries one is refused.
+    pub commits_audit: bool,
 }
 
 impl StoreInfo {

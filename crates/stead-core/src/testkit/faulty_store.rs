@@ -10,8 +10,8 @@ use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
     Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, SealedContent, Store,
-    StoreError, StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, SealedContent, Store, StoreError, StoreId,
+    StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -74,6 +74,10 @@ fn connection_lost() -> StoreError {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for FaultyStore {
+    fn id(&self) -> StoreId {
+        self.store.id()
+    }
+
     fn info(&self) -> StoreInfo {
         self.store.info()
     }
@@ -181,10 +185,6 @@ impl History for FaultyStore {
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         self.connection.call(|| self.store.require_history()?.revision_at(time))
-    }
-
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.store.history()?.revision_sequence()
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {

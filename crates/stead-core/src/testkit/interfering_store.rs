@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreInfo, StorePath, StoreResult, Usage,
-    WalkEntry,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId, StoreInfo, StorePath, StoreResult,
+    Usage, WalkEntry,
 };
 
 /// Wraps a Store and calls `interfere` after every change, before the caller gets its result.
@@ -27,6 +27,10 @@ impl fmt::Debug for InterferingStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for InterferingStore {
+    fn id(&self) -> StoreId {
+        self.store.id()
+    }
+
     fn info(&self) -> StoreInfo {
         self.store.info()
     }

@@ -1,16 +1,16 @@
 //! An audit log in memory, which a test can make fail.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::audit::{AuditLog, AuditLogId, AuditRecord};
-use crate::store::{StoreError, StoreResult};
+use crate::audit::{AuditLog, AuditRecord};
+use crate::store::{DatabaseId, StoreError, StoreResult};
 
 /// Holds its records in memory only.
 #[derive(Debug)]
 pub struct MemoryAuditLog {
-    id: AuditLogId,
+    database: DatabaseId,
     records: Mutex<Vec<AuditRecord>>,
     is_full: AtomicBool,
 }
@@ -18,9 +18,8 @@ pub struct MemoryAuditLog {
 impl MemoryAuditLog {
     /// An empty log.
     pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = AuditLogId(NEXT.fetch_add(1, Ordering::Relaxed));
-        MemoryAuditLog { id, records: Mutex::default(), is_full: AtomicBool::new(false) }
+        let database = DatabaseId::fresh();
+        MemoryAuditLog { database, records: Mutex::default(), is_full: AtomicBool::new(false) }
     }
 
     /// Removes and returns the records since the last call.
@@ -41,8 +40,8 @@ impl Default for MemoryAuditLog {
 }
 
 impl AuditLog for MemoryAuditLog {
-    fn id(&self) -> AuditLogId {
-        self.id
+    fn database(&self) -> DatabaseId {
+        self.database
     }
 
     fn append(&self, record: &AuditRecord) -> StoreResult<()> {

@@ -15,8 +15,8 @@ use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, ChangeListener, ChangeListeners, CompanionRecord, Draft, DraftBase,
     Entry, Feed, FeedEntry, FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath,
-    OpenContent, OpenPurpose, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreInfo,
-    StoreKind, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    OpenContent, OpenPurpose, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreId,
+    StoreInfo, StoreKind, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -27,6 +27,7 @@ pub struct ModelStore {
     state: Mutex<ModelState>,
     listeners: Arc<ChangeListeners>,
     /// Where the records of its changes go.
+    id: StoreId,
     audit_log: Option<Arc<MemoryAuditLog>>,
 }
 
@@ -41,7 +42,12 @@ impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
         let state = ModelState { tree: ModelTree::new(), revision: RevisionNumber(0), changes: Vec::new() };
-        ModelStore { state: Mutex::new(state), listeners: Arc::default(), audit_log: None }
+        ModelStore {
+            state: Mutex::new(state),
+            listeners: Arc::default(),
+            id: StoreId::fresh(),
+            audit_log: None,
+        }
     }
 
     /// An empty Store that records its own changes in this audit log.
@@ -70,9 +76,13 @@ impl Default for ModelStore {
 }
 
 impl Store for ModelStore {
+    fn id(&self) -> StoreId {
+        self.id
+    }
+
     fn info(&self) -> StoreInfo {
-        let audit_log = self.audit_log.as_ref().map(|log| log.id());
-        StoreInfo { kind: StoreKind::Virtual, audit_log }
+        let database = self.audit_log.as_ref().map(|log| log.database());
+        StoreInfo { kind: StoreKind::Virtual, database, commits_audit: database.is_some() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {

@@ -4,17 +4,22 @@ use std::ops::ControlFlow;
 
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreInfo, StorePath, StoreResult, Usage,
-    WalkEntry,
+    Applied, Attr, Change, ChangeFeed, DatabaseId, Draft, DraftBase, FileContent, Forks, History, Listing,
+    Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId, StoreInfo, StorePath,
+    StoreResult, Usage, WalkEntry,
 };
 
-/// Panics on every call.
+/// Panics on every call, except that it has an id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PanickingStore;
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for PanickingStore {
+    /// An id is no access: the door compares ids before it decides.
+    fn id(&self) -> StoreId {
+        StoreId::in_database(DatabaseId::at_location(b"nowhere"), b"panicking")
+    }
+
     fn info(&self) -> StoreInfo {
         panic!("the Store was called: info")
     }

@@ -8,25 +8,36 @@ use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::router::Router;
 use crate::scope::Access;
-use crate::store::{RevisionNumber, RevisionSequence, Store, StoreError, StoreResult};
-use crate::vfs::Vfs;
+use crate::store::{RevisionId, RevisionNumber, Store, StoreError, StoreResult, StoreRevisions};
 use crate::vfs::call::Call;
+use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::{Barrier, Workspace};
 
 /// A point in time, for several Stores at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PointInTime {
-    /// A revision number. It names one point in time only if all Stores share one revision sequence.
-    Revision(RevisionNumber),
-    /// A revision number in the sequence of the Store behind this path. Stores with another sequence become barriers.
-    RevisionAt(RevisionNumber, VfsPath),
-    /// A time. Each Store uses its own latest revision at that time.
+    /// The present, with changes by other programs that no revision records.
+    Now,
+    /// A time. Each Store has its own newest revision at that time.
     Time(Timestamp),
+    /// When this was the newest revision of its Store, and so of every Store of the same database. No other Store has this
+    /// point in time.
+    Revision(RevisionId),
+    /// One revision for each of several Stores. A Store that isn't in the set doesn't have this point in time.
+    Revisions(StoreRevisions),
 }
 
-impl From<RevisionNumber> for PointInTime {
-    fn from(version: RevisionNumber) -> Self {
-        PointInTime::Revision(version)
+impl PointInTime {
+    /// A Store's revision at this point in time; `None` if the Store doesn't have this point. [`PointInTime::Revision`]
+    /// counts for its own Store only.
+    pub fn revision_in(&self, store: &dyn Store) -> StoreResult<Option<RevisionNumber>> {
+        Ok(match self {
+            PointInTime::Now => Some(RevisionNumber::NOW),
+            PointInTime::Time(time) => Some(store.require_history()?.revision_at(*time)?),
+            PointInTime::Revision(revision) => (revision.store == store.id()).then_some(revision.number),
+            PointInTime::Revisions(revisions) => revisions.get(store.id()),
+        })
     }
 }
 
@@ -36,14 +47,54 @@ impl From<Timestamp> for PointInTime {
     }
 }
 
+impl From<RevisionId> for PointInTime {
+    fn from(revision: RevisionId) -> Self {
+        PointInTime::Revision(revision)
+    }
+}
+
+impl From<StoreRevisions> for PointInTime {
+    fn from(revisions: StoreRevisions) -> Self {
+        PointInTime::Revisions(revisions)
+    }
+}
+
 impl Vfs {
     /// Returns the Workspaces as they were at a point in time: read-only, and only those whose history may be read.
     ///
-    /// A Workspace on a Store without history, on one that didn't exist yet, or on one with another revision sequence
-    /// becomes a barrier: nothing can be done in it, and the content of an outer Workspace doesn't show in its place.
+    /// A Workspace on a Store without history, on one that didn't exist yet, or on one without this point in time becomes a
+    /// barrier: nothing can be done in it, and the content of an outer Workspace doesn't show in its place.
     pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Vfs> {
         let point = point.into();
-        self.call("as_of", [], |call, []| call.as_of(&point))
+        self.call("as_of", [], |call, []| call.as_of(&call.resolve_point(point)?))
+    }
+
+    /// The revision that the Store behind a path had at a point in time; its newest one for [`PointInTime::Now`].
+    pub fn revision_at(&self, path: impl IntoPath, point: impl Into<PointInTime>) -> Result<RevisionId> {
+        let point = point.into();
+        self.call("revision_at", [path.into_path()], |call, [path]| {
+            let spot = call.authorize(path, Access::History)?;
+            let point = call.resolve_point(point)?;
+            let number = match point {
+                PointInTime::Now => {
+                    spot.store().require_history().and_then(|history| history.latest_revision()).map(Some)
+                }
+                point => point.revision_in(spot.store()),
+            };
+            let number = number.map_err(|cause| spot.store_error(cause))?;
+            Ok(spot.store().revision(number.ok_or_else(|| own_numbers_error(path))?))
+        })
+    }
+
+    /// The Stores of these Workspaces at the point in time of a revision: its own Store, and every other one of the same
+    /// database. Empty if none of the Workspaces is on its Store.
+    pub fn store_revisions(&self, revision: RevisionId) -> StoreRevisions {
+        let stores = || self.workspaces().map(|workspace| &**workspace.mount().store());
+        let Some(own) = stores().find(|store| store.id() == revision.store) else {
+            return StoreRevisions::default();
+        };
+        let same = stores().filter(|store| store.shares_revisions_with(own));
+        same.map(|store| store.revision(revision.number)).collect()
     }
 }
 
@@ -55,14 +106,13 @@ enum PastWorkspace {
 
 impl Call<'_> {
     fn as_of(&self, point: &PointInTime) -> Result<Vfs> {
-        let count = self.sequence_for(point)?;
         let (mut workspaces, mut visible, mut unknown) = (Vec::new(), 0, None);
         for workspace in self.shared().router.workspaces_and_barriers() {
             let failed = |cause| {
-                let sight = Visibility::of(workspace.scope());
-                Error::Store { path: workspace.prefix().clone(), visibility: sight, cause }
+                let visibility = Visibility::of(workspace.scope());
+                Error::Store { path: workspace.prefix().clone(), visibility, cause }
             };
-            let why = match past_workspace(workspace, point, count) {
+            let why = match past_workspace(workspace, point) {
                 Ok(PastWorkspace::Visible(past)) => {
                     visible += 1;
                     workspaces.push(past);
@@ -74,6 +124,10 @@ impl Call<'_> {
                 Err(cause @ StoreError::NotFound) => {
                     unknown = unknown.or(Some(failed(cause)));
                     "it didn't exist yet"
+                }
+                Err(cause @ StoreError::Unavailable { .. }) => {
+                    unknown = unknown.or(Some(failed(cause)));
+                    "its Store can't be used at present"
                 }
                 Err(cause) => return Err(failed(cause)),
             };
@@ -88,67 +142,23 @@ impl Call<'_> {
             .with_router(Router::new(workspaces).expect("the prefixes are unchanged, so they still differ")))
     }
 
-    /// The sequence that a revision number belongs to. Fails if the Stores have different sequences, since the number
-    /// would mean another time in each.
-    fn sequence_for(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
-        let router = &self.shared().router;
-        match point {
-            PointInTime::Time(_) | PointInTime::Revision(RevisionNumber::NOW) => Ok(None),
-            PointInTime::RevisionAt(_, path) => {
-                Ok(router.route(path).and_then(|route| sequence_of_store(&**route.workspace.mount().store())))
-            }
-            PointInTime::Revision(version) => {
-                let mut known: Option<(&Workspace, RevisionSequence)> = None;
-                for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
-                    let store = &**workspace.mount().store();
-                    if store.history().is_none() {
-                        continue;
-                    }
-                    let Some(here) = sequence_of_store(store) else { continue };
-                    match known {
-                        Some((first, other)) if other != here => {
-                            return Err(Error::Invalid(format!(
-                                "`{}` and `{}` have separate version numbers, so version {version} is ambiguous; use \
-                                 a time, or a path in one of them",
-                                first.prefix(),
-                                workspace.prefix()
-                            )));
-                        }
-                        _ => known = Some((workspace, here)),
-                    }
-                }
-                Ok(known.map(|(_, count)| count))
-            }
+    /// Replaces one Store's revision by those of all Stores that share its numbers. Fails if no Workspace is on its Store.
+    pub(super) fn resolve_point(&self, point: PointInTime) -> Result<PointInTime> {
+        let PointInTime::Revision(revision) = point else { return Ok(point) };
+        let revisions = self.vfs.store_revisions(revision);
+        if revisions == StoreRevisions::default() {
+            return Err(Error::NotInHistory(format!("version {}", revision.number)));
         }
+        Ok(PointInTime::Revisions(revisions))
     }
 }
 
-/// Whether a revision number means the same point in time in both Stores.
-pub(super) fn share_sequence(one: &dyn Store, other: &dyn Store) -> bool {
-    match (sequence_of_store(one), sequence_of_store(other)) {
-        (Some(one), Some(other)) => one == other,
-        (None, _) | (_, None) => true,
-    }
+/// The error for a path whose Store doesn't have the point in time.
+pub(super) fn own_numbers_error(path: &VfsPath) -> Error {
+    Error::Invalid(format!("the Store of `{path}` has its own version numbers; use a time"))
 }
 
-/// The sequence that a Store numbers its revisions in: its own if it names none, `None` as long as it has no revisions.
-fn sequence_of_store(store: &dyn Store) -> Option<RevisionSequence> {
-    let history = store.history();
-    let is_new = || {
-        history
-            .is_some_and(|history| history.latest_revision().is_ok_and(|latest| latest == RevisionNumber(0)))
-    };
-    match history.and_then(|history| history.revision_sequence()) {
-        None if is_new() => None,
-        sequence => sequence.or_else(|| Some(RevisionSequence::of_store(store))),
-    }
-}
-
-fn past_workspace(
-    workspace: &Workspace,
-    point: &PointInTime,
-    meant: Option<RevisionSequence>,
-) -> StoreResult<PastWorkspace> {
+fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
         return Ok(PastWorkspace::Barrier("it isn't part of this view"));
     }
@@ -159,17 +169,8 @@ fn past_workspace(
     let Some(history) = store.history() else {
         return Ok(PastWorkspace::Barrier("its Store keeps no history"));
     };
-    let version = match point {
-        PointInTime::Time(time) => history.revision_at(*time)?,
-        PointInTime::Revision(version) | PointInTime::RevisionAt(version, _) => {
-            let differs = |meant| sequence_of_store(&**store).is_some_and(|here| here != meant);
-            if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
-                return Ok(PastWorkspace::Barrier(
-                    "its Store has its own version numbers; use a time instead",
-                ));
-            }
-            *version
-        }
+    let Some(revision) = point.revision_in(&**store)? else {
+        return Ok(PastWorkspace::Barrier("its Store has its own version numbers; use a time instead"));
     };
-    Ok(PastWorkspace::Visible(workspace.clone().past_view(history.as_of(version)?)))
+    Ok(PastWorkspace::Visible(workspace.clone().past_view(history.as_of(revision)?)))
 }

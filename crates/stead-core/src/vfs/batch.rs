@@ -162,8 +162,9 @@ impl<'a> Batch<'a> {
                 vfs.shared.read_set.forget(path);
             }
             let done = shown.into_iter().zip(&applied.outcomes);
-            let done = done.map(|((path, sight), outcome)| {
-                write_result(path, sight, outcome, &applied, call.operation())
+            let revision = applied.revision.map(|number| store.revision(number));
+            let done = done.map(|((path, visibility), outcome)| {
+                write_result(path, visibility, outcome, revision, call.operation())
             });
             Ok(done.collect())
         })

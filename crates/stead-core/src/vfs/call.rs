@@ -301,7 +301,7 @@ impl<'v> Call<'v> {
         let mut told = false;
         if let Some(log) = &self.shared().audit {
             let about = store.info();
-            let along = about.audit_log == Some(log.id());
+            let along = about.commits_audit && about.database == Some(log.database());
             told = along && stage == ChangeStage::Final && self.vfs.compound.is_none();
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
@@ -328,10 +328,10 @@ impl<'v> Call<'v> {
         let undisclosed = self.shared().quotas.undisclosed_limits(store);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, undisclosed))?;
         self.shared().draft_reservations.invalidate_usage();
-        if let (Some(under_way), Some(version)) = (under_way, applied.revision)
+        if let (Some(under_way), Some(number)) = (under_way, applied.revision)
             && store.feed().is_some()
         {
-            under_way.record_revision(store, version);
+            under_way.record_revision(store.revision(number));
         }
         self.changed.set(true);
         if let Some(whole) = &self.vfs.compound {

@@ -14,8 +14,8 @@ use crate::scope::Access;
 use crate::search::WalkOptions;
 use crate::store::{
     Attr, Content, IfMissing, NodeKind, NodePath, OpenContent, OpenPurpose, Parents, Precondition,
-    PutOptions, Replace, RevisionNumber, Side, Step, StoreError, StorePath, Subtree, TagRef, Usage,
-    VersionTag,
+    PutOptions, Replace, RevisionId, RevisionNumber, Side, Step, StoreError, StorePath, Subtree, TagRef,
+    Usage, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
 use crate::vfs::own_files::PriorContent;
@@ -45,7 +45,7 @@ pub struct CopyResult {
     /// The version tag of the destination, if it is one file and the caller may read it.
     pub tag: Option<VersionTag>,
     /// The revision that the change made at the destination, if the caller may read it.
-    pub revision: Option<RevisionNumber>,
+    pub revision: Option<RevisionId>,
     /// The operation that all changes of the copy or move belong to.
     pub operation: OperationId,
 }
@@ -258,12 +258,13 @@ impl<'v> Call<'v> {
         ends: &TransferEnds<'_>,
         entries: Option<u64>,
         tag: Option<VersionTag>,
-        version: Option<RevisionNumber>,
+        revision: Option<RevisionNumber>,
     ) -> CopyResult {
         let sees = ends.to.visibility() == Visibility::Visible;
         let (from, to) = (ends.from.reported_path().clone(), ends.to.reported_path().clone());
-        let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
-        CopyResult { from, to, entries, tag, revision: version, operation: self.operation() }
+        let revision = revision.filter(|_| sees).map(|number| ends.to.store().revision(number));
+        let tag = tag.filter(|_| sees);
+        CopyResult { from, to, entries, tag, revision, operation: self.operation() }
     }
 
     fn transfer_across_stores(

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::store::{RevisionNumber, Store};
+use crate::store::{RevisionId, RevisionNumber, StoreId};
 
 /// The revisions made through one `Vfs`; empty until `start_tracking`.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct OwnRevisions {
 struct TrackedRevisions {
     last_change: u64,
     pending: BTreeSet<u64>,
-    revisions: HashMap<usize, BTreeSet<RevisionNumber>>,
+    revisions: HashMap<StoreId, BTreeSet<RevisionNumber>>,
 }
 
 /// A change in progress. Dropping it ends the change.
@@ -57,27 +57,27 @@ impl OwnRevisions {
     }
 
     /// Whether a revision was made through this `Vfs`.
-    pub(super) fn contains(&self, store: &dyn Store, version: RevisionNumber) -> bool {
+    pub(super) fn contains(&self, revision: RevisionId) -> bool {
         let state = self.state.lock();
-        let versions = state.as_ref().and_then(|state| state.revisions.get(&store_key(store)));
-        versions.is_some_and(|versions| versions.contains(&version))
+        let numbers = state.as_ref().and_then(|state| state.revisions.get(&revision.store));
+        numbers.is_some_and(|numbers| numbers.contains(&revision.number))
     }
 
-    /// Forgets all revisions up to this one: the feed has reported them.
-    pub(super) fn forget_up_to(&self, store: &dyn Store, told: RevisionNumber) {
-        if let Some(versions) =
-            self.state.lock().as_mut().and_then(|state| state.revisions.get_mut(&store_key(store)))
+    /// Forgets all revisions of the Store up to this one: the feed has reported them.
+    pub(super) fn forget_up_to(&self, reported: RevisionId) {
+        if let Some(numbers) =
+            self.state.lock().as_mut().and_then(|state| state.revisions.get_mut(&reported.store))
         {
-            *versions = versions.split_off(&RevisionNumber(told.0 + 1));
+            *numbers = numbers.split_off(&RevisionNumber(reported.number.0 + 1));
         }
     }
 }
 
 impl PendingChange<'_> {
     /// Records the revision that the change has made.
-    pub(super) fn record_revision(&self, store: &dyn Store, version: RevisionNumber) {
+    pub(super) fn record_revision(&self, revision: RevisionId) {
         if let Some(state) = self.revisions.state.lock().as_mut() {
-            state.revisions.entry(store_key(store)).or_default().insert(version);
+            state.revisions.entry(revision.store).or_default().insert(revision.number);
         }
     }
 }
@@ -91,32 +91,27 @@ impl Drop for PendingChange<'_> {
     }
 }
 
-/// A key that identifies a Store: its address.
-fn store_key(store: &dyn Store) -> usize {
-    std::ptr::from_ref(store).cast::<()>() as usize
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use super::*;
-    use crate::testkit::ModelStore;
 
     #[test]
-    fn versions_are_known_until_the_feed_has_told_of_them() {
-        let (own, one, other) = (OwnRevisions::default(), ModelStore::default(), ModelStore::default());
+    fn revisions_are_known_until_the_feed_has_reported_them() {
+        let (own, one, other) = (OwnRevisions::default(), StoreId::fresh(), StoreId::fresh());
+        let revision = |store, number| RevisionId { store, number: RevisionNumber(number) };
         assert!(own.begin_change().is_none(), "nobody follows");
         own.start_tracking();
         let change = own.begin_change().unwrap();
-        change.record_revision(&one, RevisionNumber(1));
-        change.record_revision(&one, RevisionNumber(3));
+        change.record_revision(revision(one, 1));
+        change.record_revision(revision(one, 3));
         drop(change);
-        assert!(own.contains(&one, RevisionNumber(1)) && own.contains(&one, RevisionNumber(3)));
-        assert!(!own.contains(&one, RevisionNumber(2)) && !own.contains(&other, RevisionNumber(1)));
-        own.forget_up_to(&one, RevisionNumber(2));
-        assert!(!own.contains(&one, RevisionNumber(1)) && own.contains(&one, RevisionNumber(3)));
+        assert!(own.contains(revision(one, 1)) && own.contains(revision(one, 3)));
+        assert!(!own.contains(revision(one, 2)) && !own.contains(revision(other, 1)));
+        own.forget_up_to(revision(one, 2));
+        assert!(!own.contains(revision(one, 1)) && own.contains(revision(one, 3)));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Applied, Content, DisplacedContent, DraftBase, IfMissing, Parents, Precondition, ProtectedNames,
-    PutOptions, RevisionNumber, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree,
-    SyncPolicy, TagRef, VersionTag,
+    Content, DisplacedContent, DraftBase, IfMissing, Parents, Precondition, ProtectedNames, PutOptions,
+    RevisionId, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree, SyncPolicy, TagRef,
+    VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::own_files::{PriorContent, not_own_file};
@@ -82,7 +82,7 @@ pub struct WriteResult {
     /// The version tag after the write; `None` in a WRITE_ONLY Workspace.
     pub tag: Option<VersionTag>,
     /// The revision that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub revision: Option<RevisionNumber>,
+    pub revision: Option<RevisionId>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
@@ -116,7 +116,7 @@ pub struct RemoveResult {
     /// the same whatever was there, even if it could not be removed.
     pub is_disclosed: bool,
     /// The revision that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub revision: Option<RevisionNumber>,
+    pub revision: Option<RevisionId>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
@@ -478,8 +478,8 @@ impl Call<'_> {
             }
             removed => removed.map(|(written, spot)| (written, spot.visibility() == Visibility::Visible))?,
         };
-        let WriteResult { path, revision: version, operation, .. } = written;
-        Ok(RemoveResult { path, is_disclosed: is_told, revision: version, operation })
+        let WriteResult { path, revision, operation, .. } = written;
+        Ok(RemoveResult { path, is_disclosed: is_told, revision, operation })
     }
 
     /// The result where the caller may know neither what was there nor whether anything changed. Applies an empty
@@ -522,7 +522,7 @@ impl Call<'_> {
                 spot.reported_path().clone(),
                 spot.visibility(),
                 &outcome,
-                &applied,
+                applied.revision.map(|number| spot.store().revision(number)),
                 self.operation(),
             ),
         ))
@@ -531,15 +531,15 @@ impl Call<'_> {
 
 pub(super) fn write_result(
     path: VfsPath,
-    sight: Visibility,
+    visibility: Visibility,
     outcome: &StepOutcome,
-    applied: &Applied,
+    revision: Option<RevisionId>,
     operation: OperationId,
 ) -> WriteResult {
-    match sight {
+    match visibility {
         Visibility::Visible => {
             let tag = outcome.attr.map(|attr| attr.tag);
-            WriteResult { path, created: Some(outcome.created), tag, revision: applied.revision, operation }
+            WriteResult { path, created: Some(outcome.created), tag, revision, operation }
         }
         // A version tag or a revision would disclose whether the file existed before.
         Visibility::Hidden => WriteResult { path, created: None, tag: None, revision: None, operation },
@@ -581,5 +581,5 @@ pub(super) fn store_key(store: &dyn Store) -> StoreKey {
 
 /// Whether two references are to the same Store.
 pub(super) fn same_store(one: &dyn Store, other: &dyn Store) -> bool {
-    store_key(one) == store_key(other)
+    one.id() == other.id()
 }

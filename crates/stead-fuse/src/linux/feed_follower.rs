@@ -82,7 +82,7 @@ impl FeedFollower {
         let mut stores: Vec<FollowedStore> = Vec::new();
         for workspace in 0..adapter.node_api.workspaces().len() {
             let store = adapter.node_api.store(workspace);
-            match stores.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
+            match stores.iter_mut().find(|known| known.store.id() == store.id()) {
                 Some(known) => known.workspaces.push(workspace),
                 None if store.feed().is_some() => {
                     let mut followed = FollowedStore {

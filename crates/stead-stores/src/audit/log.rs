@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use stead_core::{AuditLog, AuditLogId, AuditRecord, Clock, StoreError, StoreResult, SystemClock};
+use stead_core::store::DatabaseId;
+use stead_core::{AuditLog, AuditRecord, Clock, StoreError, StoreResult, SystemClock};
 
 use crate::audit::adopt::sign_restored_chains;
 use crate::audit::bloom_filter;
@@ -39,7 +40,6 @@ pub struct Audit {
 
 struct AuditInner {
     database: Arc<DatabaseInner>,
-    id: AuditLogId,
     spool: Spool,
     directory: AuditDirectory,
     key: AuditKey,
@@ -48,7 +48,7 @@ struct AuditInner {
 
 impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audit").field("id", &self.inner.id).finish_non_exhaustive()
+        f.debug_struct("Audit").field("database", &self.inner.database.id).finish_non_exhaustive()
     }
 }
 
@@ -58,20 +58,10 @@ impl Audit {
     /// What a killed process left there is recovered first. An opened database has one audit at a time: opening a
     /// second one is [`StoreError::Invalid`].
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
-        Audit::open_as(Audit::fresh_id(), database, directory)
-    }
-
-    /// An id that no other audit has.
-    pub fn fresh_id() -> AuditLogId {
-        AuditLogId(fastrand::u64(1..))
-    }
-
-    /// Like [`Audit::open`], for a caller that has to know the id before.
-    pub fn open_as(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
-        match (Audit::open_once(id, database, directory), &database.0.reserve) {
+        match (Audit::open_once(database, directory), &database.0.reserve) {
             // A directory and a lock file need a little disk space, too.
             (Err(StoreError::NoSpace), Some(reserve)) if reserve.release_to_host() => {
-                let opened = Audit::open_once(id, database, directory);
+                let opened = Audit::open_once(database, directory);
                 reserve.reclaim();
                 opened
             }
@@ -79,13 +69,13 @@ impl Audit {
         }
     }
 
-    fn open_once(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+    fn open_once(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         let shared = &database.0;
         let place = AuditDirectory::make(directory)?;
         let key = place.key()?;
         let wrong = recover(shared, &place, &key)?;
         let (running, tail, count) = place.begin_instance(&key)?;
-        if !shared.begin_audit_log(id, Chain::new(running.uuid), tail) {
+        if !shared.begin_audit_log(Chain::new(running.uuid), tail) {
             place.end_instance(running, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is already open".into()));
         }
@@ -93,7 +83,6 @@ impl Audit {
         let spool = Spool::new(&running.directory, count, patience, reserve);
         let inner = Arc::new(AuditInner {
             database: Arc::clone(shared),
-            id,
             spool,
             directory: place,
             key,
@@ -128,8 +117,8 @@ impl Audit {
 }
 
 impl AuditLog for Audit {
-    fn id(&self) -> AuditLogId {
-        self.inner.id
+    fn database(&self) -> DatabaseId {
+        self.inner.database.id
     }
 
     fn append(&self, record: &AuditRecord) -> StoreResult<()> {

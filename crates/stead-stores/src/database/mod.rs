@@ -37,13 +37,13 @@ use std::fmt;
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{ChangeListener, RevisionNumber, Subscription, VerifyReport};
-use stead_core::{AuditLogId, Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
+use stead_core::store::{ChangeListener, DatabaseId, RevisionNumber, StoreId, Subscription, VerifyReport};
+use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
 use crate::Durability;
 use crate::audit::{Chain, ChainEndFile};
@@ -60,6 +60,7 @@ use crate::database::schema::{
 };
 use crate::database::wal_file::WalFile;
 use crate::database::writer_lock::WriterLock;
+use crate::host_path::location;
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::dir_cache::DirCache;
 use crate::virtual_store::entry_row::DIRECTORY_MODE;
@@ -90,6 +91,7 @@ pub struct Database(pub(crate) Arc<DatabaseInner>);
 
 /// What all Stores on a database share.
 pub(crate) struct DatabaseInner {
+    pub(crate) id: DatabaseId,
     pub(crate) options: DatabaseOptions,
     pub(crate) writer: Mutex<DatabaseWriter>,
     /// `None` for a database in memory: then the writing connection reads, too.
@@ -103,8 +105,8 @@ pub(crate) struct DatabaseInner {
     /// Drafts whose pins the next write transaction removes.
     pub(crate) dropped_drafts: Mutex<Vec<i64>>,
     pub(crate) volumes: Mutex<HashMap<String, Arc<Volume>>>,
-    /// The id of the open audit, or 0.
-    audit_log: AtomicU64,
+    /// Whether the audit log is open.
+    has_audit_log: AtomicBool,
     wal_file: WalFile,
 }
 
@@ -165,7 +167,8 @@ impl Database {
         }
         let readers = ReaderPool::new(path.to_owned(), ConnectionRole::Reader, options.wait_timeout, reader);
         let writer = DatabaseWriter::new(writer, mark);
-        Ok(Database::new(writer, options, Some(readers), Some(turnstile), Some(Arc::clone(reserve))))
+        let (id, reserve) = (Database::id_at(path), Some(Arc::clone(reserve)));
+        Ok(Database::new(id, writer, options, Some(readers), Some(turnstile), reserve))
     }
 
     /// Opens a database that this process may not write to.
@@ -187,7 +190,8 @@ impl Database {
         // The format is older, and would have to be migrated.
         let conn = conn.ok_or(StoreError::HostDenied)?;
         let readers = ReaderPool::new(path.to_owned(), role, options.wait_timeout, Some(conn));
-        Ok(Database::new(DatabaseWriter::new(None, None), options, Some(readers), None, None))
+        let writer = DatabaseWriter::new(None, None);
+        Ok(Database::new(Database::id_at(path), writer, options, Some(readers), None, None))
     }
 
     /// Whether this process may only read the database.
@@ -216,10 +220,12 @@ impl Database {
         // This fails only without memory, and then nothing else would work either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
-        Database::new(DatabaseWriter::new(Some(conn), None), DatabaseOptions::default(), None, None, None)
+        let writer = DatabaseWriter::new(Some(conn), None);
+        Database::new(DatabaseId::fresh(), writer, DatabaseOptions::default(), None, None, None)
     }
 
     fn new(
+        id: DatabaseId,
         writer: DatabaseWriter,
         options: DatabaseOptions,
         readers: Option<ReaderPool>,
@@ -229,6 +235,7 @@ impl Database {
         let file = readers.as_ref().map(|readers| readers.path().to_owned());
         Database(Arc::new(DatabaseInner {
             commit_follower: CommitFollower::new(file),
+            id,
             options,
             writer: Mutex::new(writer),
             readers,
@@ -237,9 +244,20 @@ impl Database {
             group_commit: GroupCommit::default(),
             dropped_drafts: Mutex::default(),
             volumes: Mutex::default(),
-            audit_log: AtomicU64::new(0),
+            has_audit_log: AtomicBool::new(false),
             wal_file: WalFile::default(),
         }))
+    }
+
+    /// The database's id. A database in memory has one of its own. The id of any other follows from where its file is: it
+    /// stays the same when the database is opened again, also by another process, and a copy has another one.
+    pub fn id(&self) -> DatabaseId {
+        self.0.id
+    }
+
+    /// The id of the database in this file, which need not exist yet.
+    pub fn id_at(path: &Path) -> DatabaseId {
+        DatabaseId::at_location(&location(path))
     }
 
     /// The Store of a namespace. Its volume is created at the first use.
@@ -251,6 +269,7 @@ impl Database {
 
     /// The Store of a namespace in the form that the database has it.
     pub(crate) fn volume(&self, namespace: String) -> StoreResult<VirtualStore> {
+        let id = volume_store_id(self.id(), &namespace);
         let known = self.0.volumes.lock().get(&namespace).cloned();
         let volume = match known {
             Some(volume) => volume,
@@ -260,7 +279,7 @@ impl Database {
                 Arc::clone(self.0.volumes.lock().entry(namespace).or_insert(volume))
             }
         };
-        Ok(VirtualStore::new(self.clone(), volume))
+        Ok(VirtualStore::new(self.clone(), volume, id))
     }
 
     /// Removes a volume. Its content is freed once nothing else refers to it. A volume with forks can't be removed.
@@ -498,40 +517,31 @@ impl DatabaseInner {
         self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
-    /// Whether both are the same database, even if it was opened twice.
-    pub(crate) fn is_same(&self, other: &DatabaseInner) -> bool {
-        let file = |shared: &DatabaseInner| shared.file().and_then(|file| file.canonicalize().ok());
-        std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
-    }
-
     /// Has volumes looked up again when they are next opened.
     pub(crate) fn forget_volumes(&self) {
         self.volumes.lock().clear();
     }
 
-    /// The audit that records of changes go to.
-    pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
-        match self.audit_log.load(Ordering::Acquire) {
-            0 => None,
-            id => Some(AuditLogId(id)),
-        }
+    /// Whether the audit log is open, so that changes can have records.
+    pub(crate) fn has_audit_log(&self) -> bool {
+        self.has_audit_log.load(Ordering::Acquire)
     }
 
     /// Starts a chain for the records of changes, and returns `false` if there is one already. `tail` receives the
     /// chain's end.
-    pub(crate) fn begin_audit_log(&self, id: AuditLogId, chain: Chain, tail: ChainEndFile) -> bool {
+    pub(crate) fn begin_audit_log(&self, chain: Chain, tail: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
             return false;
         }
         (writer.chain, writer.chain_end_file) = (Some(chain), Some(tail));
-        self.audit_log.store(id.0, Ordering::Release);
+        self.has_audit_log.store(true, Ordering::Release);
         true
     }
 
     /// Ends the chain: from now on, changes have no records.
     pub(crate) fn end_audit_log(&self) {
-        self.audit_log.store(0, Ordering::Release);
+        self.has_audit_log.store(false, Ordering::Release);
         let mut writer = self.writer.lock();
         (writer.chain, writer.chain_end_file) = (None, None);
     }
@@ -606,6 +616,11 @@ pub(crate) fn namespace_text<P: AsRef<str>>(namespace: impl IntoIterator<Item = 
         ));
     }
     Ok(serde_json::to_string(&parts).expect("texts can be written as JSON"))
+}
+
+/// The id of the Store of a namespace, in the form that the database has it.
+pub(crate) fn volume_store_id(database: DatabaseId, namespace: &str) -> StoreId {
+    StoreId::in_database(database, namespace.as_bytes())
 }
 
 /// Removes all rows of a volume.

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{CompanionRecord, QuotaRoot, RevisionSequence, StorePath, SyncPolicy, Usage};
+use stead_core::store::{CompanionRecord, QuotaRoot, StorePath, SyncPolicy, Usage};
 use stead_core::{
-    AuditLogId, AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
+    AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
 use crate::audit::compensating;
@@ -145,16 +145,6 @@ impl Ledger {
     /// The volume that the ledger's rows belong to.
     pub(crate) fn volume(&self) -> i64 {
         self.vol
-    }
-
-    /// The sequence that its revisions are numbers of.
-    pub(crate) fn revision_sequence(&self) -> RevisionSequence {
-        RevisionSequence::shared_by(&self.database)
-    }
-
-    /// The audit log that its records go to.
-    pub(crate) fn audit_log(&self) -> Option<AuditLogId> {
-        self.database.audit_log()
     }
 
     /// Records a change before it happens. Returns the revision that it makes, or `None` if it changes nothing. Fails

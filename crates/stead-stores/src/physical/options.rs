@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead_core::StoreResult;
+use stead_core::store::DatabaseId;
 
 use super::fault_point::Faults;
 #[cfg(target_os = "linux")]
@@ -112,7 +113,7 @@ impl Default for DisplacedRetention {
 /// The database that a Physical Store writes its ledger to, opened when it is first needed. The default is a database
 /// of the Store's own in the state directory.
 #[derive(Clone, Default)]
-pub struct LedgerSource(Option<Arc<OpenLedger>>);
+pub struct LedgerSource(Option<(DatabaseId, Arc<OpenLedger>)>);
 
 type OpenLedger = dyn Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync;
 
@@ -126,12 +127,19 @@ pub enum LedgerOpenMode {
 }
 
 impl LedgerSource {
-    /// A ledger that `open` opens. `open` must return the same database every time; it may return `None` for
-    /// [`LedgerOpenMode::IfExists`] if there is no database yet.
+    /// A ledger in `database`, which `open` opens. `open` may return `None` for [`LedgerOpenMode::IfExists`] if the
+    /// database doesn't exist yet; [`Database::id_at`] has its id before that.
     pub fn new(
+        database: DatabaseId,
         open: impl Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync + 'static,
     ) -> Self {
-        LedgerSource(Some(Arc::new(open)))
+        LedgerSource(Some((database, Arc::new(open))))
+    }
+
+    /// The database's id.
+    #[cfg(target_os = "linux")]
+    pub(super) fn database_id(&self, state: &Path) -> DatabaseId {
+        self.0.as_ref().map_or_else(|| Database::id_at(&own_database(state)), |(database, _)| *database)
     }
 
     /// Opens the database. If the caller gave none, that is `stead.db` in this state directory.
@@ -142,10 +150,10 @@ impl LedgerSource {
         state: &Path,
         durability: Durability,
     ) -> StoreResult<Option<Database>> {
-        if let Some(open) = &self.0 {
+        if let Some((_, open)) = &self.0 {
             return open(need);
         }
-        let path = state.join("stead.db");
+        let path = own_database(state);
         if need == LedgerOpenMode::IfExists && !Database::existed_at(&path) {
             return Ok(None);
         }
@@ -154,9 +162,15 @@ impl LedgerSource {
     }
 }
 
+/// The database of a Store that was given none.
+#[cfg(target_os = "linux")]
+fn own_database(state: &Path) -> PathBuf {
+    state.join("stead.db")
+}
+
 impl From<Database> for LedgerSource {
     fn from(database: Database) -> Self {
-        LedgerSource::new(move |_| Ok(Some(database.clone())))
+        LedgerSource::new(database.id(), move |_| Ok(Some(database.clone())))
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, FileContent,
-    Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, RevisionNumber,
-    RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo, StoreKind, StorePath,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, DatabaseId, Draft, DraftBase,
+    FileContent, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page,
+    RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StoreId, StoreInfo, StoreKind, StorePath,
     StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
@@ -25,12 +25,16 @@ use super::node_path_table::NodePathTable;
 use super::root::Root;
 use super::slot::LookupPurpose;
 use super::staging_area::{self, StagingArea};
+use crate::host_path::{location, resolve_existing_prefix};
 use crate::sync;
 use crate::{Durability, state_folder_of};
 
 /// A directory of the host as a Store.
 #[derive(Debug)]
 pub struct PhysicalStore {
+    id: StoreId,
+    /// The database of the ledger.
+    database: DatabaseId,
     pub(super) root: Root,
     pub(super) mask: Mask,
     pub(super) node_path_table: NodePathTable,
@@ -75,6 +79,8 @@ impl PhysicalStore {
         let mask = Mask::new(&resolved, masked.iter().cloned()).with_pinned(&resolved, held);
         let root = root.with_masked(&mask, masked);
         let life = Arc::new(FaultPoint::new(options.faults.clone()));
+        let database = options.ledger.database_id(&state);
+        let id = PhysicalStore::id_in(database, &resolved);
         let home = DirectoryIdentity::new(&root, &resolved, &state, &options.pinned);
         let ledger = (options.ledger.clone(), options.durability);
         let pasts = staging_area::find_displaced_dirs(&root, &state, options.confinement);
@@ -83,6 +89,8 @@ impl PhysicalStore {
             (NodePathTable::default(), AtomicBool::new(false), options.durability);
         let (shop, opening) = (OnceLock::new(), Mutex::new(()));
         let store = PhysicalStore {
+            id,
+            database,
             root,
             mask,
             node_path_table: nodes,
@@ -100,6 +108,13 @@ impl PhysicalStore {
             Ok(_) | Err(StoreError::HostDenied | StoreError::NoSpace) => Ok(store),
             Err(error) => Err(error),
         }
+    }
+
+    /// The id of the Store of a directory, with its ledger in this database. The directory need not exist.
+    pub fn id_in(database: DatabaseId, directory: &Path) -> StoreId {
+        let mut name = b"directory ".to_vec();
+        name.extend(location(directory));
+        StoreId::in_database(database, &name)
     }
 
     /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
@@ -161,21 +176,14 @@ fn resolve_parent(path: &Path) -> PathBuf {
     }
 }
 
-/// The path with its symlinks resolved, also where the end of it is not there yet.
-fn resolve_existing_prefix(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for (index, there) in path.ancestors().enumerate() {
-        if let Ok(resolved) = std::fs::canonicalize(there) {
-            let rest = path.components().rev().take(index).collect::<Vec<_>>();
-            return rest.into_iter().rev().fold(resolved, |path, name| path.join(name));
-        }
-    }
-    path
-}
-
 impl Store for PhysicalStore {
+    fn id(&self) -> StoreId {
+        self.id
+    }
+
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: StoreKind::Physical, audit_log: self.audit_log() }
+        let database = Some(self.database);
+        StoreInfo { kind: StoreKind::Physical, database, commits_audit: self.commits_audit() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -298,10 +306,6 @@ impl History for PhysicalStore {
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         let books = self.ledger()?;
         books.map_or(Ok(RevisionNumber(0)), |books| books.latest_revision())
-    }
-
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.ledger().ok().flatten().map(|books| books.revision_sequence())
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {

@@ -7,8 +7,9 @@ use std::path::Path;
 use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo, StoreResult, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, DatabaseId, Draft, DraftBase, FileContent, Forks, History, Listing,
+    Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreId, StoreInfo,
+    StoreResult, WalkEntry,
 };
 
 use super::{PhysicalOptions, Pruned};
@@ -23,6 +24,11 @@ impl PhysicalStore {
         Err(StoreError::Unsupported("a Physical Store needs Linux for now"))
     }
 
+    /// The id that the Store of a directory would have.
+    pub fn id_in(database: DatabaseId, directory: &Path) -> StoreId {
+        StoreId::in_database(database, directory.as_os_str().as_encoded_bytes())
+    }
+
     /// Removes displaced content that is past its retention.
     pub fn prune(&self, _now: Timestamp) -> StoreResult<Pruned> {
         match self.0 {}
@@ -30,6 +36,9 @@ impl PhysicalStore {
 }
 
 impl Store for PhysicalStore {
+    fn id(&self) -> StoreId {
+        match self.0 {}
+    }
     fn info(&self) -> StoreInfo {
         match self.0 {}
     }

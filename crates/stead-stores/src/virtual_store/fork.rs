@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use stead_core::store::{Fork, ForkName, QuotaLimits};
+use stead_core::store::{DatabaseId, Fork, ForkName, QuotaLimits, StoreId};
 use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
 use crate::database::Database;
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{Result, corrupt};
 use crate::database::group_commit::CommitSync;
-use crate::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume};
+use crate::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume, volume_store_id};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
 use crate::virtual_store::layers::{Layer, ROOTS_PARENT};
@@ -52,9 +52,9 @@ impl VirtualStore {
             }
             Ok(volume)
         })?;
-        let volume = Arc::new(volume);
+        let (volume, id) = (Arc::new(volume), volume_store_id(self.database.id(), &namespace));
         self.database_inner().volumes.lock().insert(namespace, Arc::clone(&volume));
-        Ok(VirtualStore::new(self.database.clone(), volume))
+        Ok(VirtualStore::new(self.database.clone(), volume, id))
     }
 }
 
@@ -70,6 +70,11 @@ impl Database {
     pub fn fork_volumes(&self) -> StoreResult<BTreeMap<String, Vec<i64>>> {
         let reader = self.0.reader()?;
         Ok(load_fork_volumes(&reader)?)
+    }
+
+    /// The id of the Store of an agent's fork in a database.
+    pub fn fork_id_in(database: DatabaseId, owner: &str, name: &ForkName) -> StoreResult<StoreId> {
+        Ok(volume_store_id(database, &namespace_of(owner, name)?))
     }
 
     /// The Store of an agent's fork; [`StoreError::NotFound`] if there is none.

@@ -88,7 +88,7 @@ impl VirtualStore {
     pub(crate) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         let kept = past
             .inner::<VirtualContentRef>()
-            .filter(|kept| Arc::ptr_eq(&kept.database, self.database_inner()))
+            .filter(|kept| kept.database.id == self.database.id())
             .ok_or_else(|| StoreError::Invalid("the content belongs to another Store".into()))?;
         Ok(Box::new(self.open_content_by_id(kept.content, kept.size)?))
     }

@@ -47,20 +47,22 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
-    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StoreKind,
-    StorePath, Subscription, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, DatabaseId,
+    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
+    OpenContent, OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, StoreId, StoreInfo,
+    StoreKind, StorePath, Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
 use crate::database::maintenance;
-use crate::database::{Database, DatabaseInner, Volume};
+use crate::database::{Database, DatabaseInner, Volume, namespace_text, volume_store_id};
 use dir_cache::DirCache;
 
 /// A Store on a volume of a database, as it is now or as it was at a version.
 #[derive(Debug, Clone)]
 pub struct VirtualStore {
+    /// The id of the volume as it is now.
+    id: StoreId,
     database: Database,
     volume: Arc<Volume>,
     as_of: Option<i64>,
@@ -69,9 +71,17 @@ pub struct VirtualStore {
 }
 
 impl VirtualStore {
-    pub(crate) fn new(database: Database, volume: Arc<Volume>) -> Self {
+    pub(crate) fn new(database: Database, volume: Arc<Volume>, id: StoreId) -> Self {
         let dirs = Arc::clone(&volume.dirs);
-        VirtualStore { database, volume, as_of: None, dirs }
+        VirtualStore { id, database, volume, as_of: None, dirs }
+    }
+
+    /// The id of the Store of a namespace in a database, neither of which need exist yet.
+    pub fn id_in<P: AsRef<str>>(
+        database: DatabaseId,
+        namespace: impl IntoIterator<Item = P>,
+    ) -> StoreResult<StoreId> {
+        Ok(volume_store_id(database, &namespace_text(namespace)?))
     }
 
     /// This volume as it was at a version, for reading.
@@ -85,9 +95,14 @@ impl VirtualStore {
 }
 
 impl Store for VirtualStore {
+    fn id(&self) -> StoreId {
+        self.as_of.map_or(self.id, |revision| self.id.as_of(RevisionNumber(revision)))
+    }
+
     fn info(&self) -> StoreInfo {
-        let kind = if self.database_inner().is_in_memory() { StoreKind::Memory } else { StoreKind::Virtual };
-        StoreInfo { kind, audit_log: self.database_inner().audit_log() }
+        let database = self.database_inner();
+        let kind = if database.is_in_memory() { StoreKind::Memory } else { StoreKind::Virtual };
+        StoreInfo { kind, database: Some(database.id), commits_audit: database.has_audit_log() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
@@ -169,10 +184,6 @@ impl Store for VirtualStore {
 impl History for VirtualStore {
     fn retains_content(&self) -> bool {
         true
-    }
-
-    fn revision_sequence(&self) -> Option<RevisionSequence> {
-        Some(RevisionSequence::shared_by(self.database_inner()))
     }
 
     fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {

@@ -67,7 +67,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/f", "one").unwrap();
     owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname"), "secret").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     a.write("/home/f", "two").unwrap();
     owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname"), "another secret").unwrap();
     owner.write(&*format!("/w/{MOUNT_PATH}/wo/hidname-2"), "secret").unwrap();
@@ -87,7 +87,7 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
 fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/f", "one").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     a.write("/home/f", "two").unwrap();
     owner.write(&*format!("/w/{MOUNT_PATH}/ro/f"), "the owner's").unwrap();
     let workspace = Workspace::new(path("/w"), AccessScope::ReadWrite, Mount::from(store));
@@ -108,7 +108,7 @@ fn a_file_that_was_moved_where_the_agent_can_not_see_it_is_restored_like_a_remov
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/mine", "1").unwrap();
     owner.write("/w/elsewhere/theirs", "2").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     owner.rename(&*format!("/w/{MOUNT_PATH}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
     owner.rename("/w/elsewhere/theirs", &*format!("/w/{MOUNT_PATH}/arrived"), Overwrite::Refuse).unwrap();
     // Something else has taken the name. The agent must not learn that either.
@@ -127,7 +127,7 @@ fn the_answer_does_not_depend_on_what_happens_to_a_file_that_the_agent_can_not_s
     for hidden_path in [format!("/w/{MOUNT_PATH}/wo/hidden"), "/w/elsewhere".to_owned()] {
         for change in ["nothing", "other line", "same line", "as it was", "removed"] {
             let created = a.write("/home/f", "one\ntwo\nthree\n").unwrap().operation;
-            let revision = store.require_history().unwrap().latest_revision().unwrap();
+            let revision = crate::newest(store);
             let edited = a.edit("/home/f", "two", "2", Occurrences::One).unwrap().written.operation;
             owner.rename(&*format!("/w/{MOUNT_PATH}/f"), &*hidden_path, Overwrite::Replace).unwrap();
             match change {

@@ -19,14 +19,14 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     a.write("/w/text", "1\n2\n3\n").unwrap();
     a.write("/w/gone", "gone\n").unwrap();
     a.write("/w/dir/f", "f\n").unwrap();
-    let older = store.require_history().unwrap().latest_revision().unwrap();
+    let older = crate::newest(store);
     a.edit("/w/text", "2", "two", Occurrences::One).unwrap();
     a.remove_file("/w/gone", RemoveOptions::default()).unwrap();
     a.rename("/w/dir", "/w/moved", Overwrite::Refuse).unwrap();
     a.write("/w/new", b"\0binary".to_vec()).unwrap();
     a.write("/w/brief", "x").unwrap();
     a.remove_file("/w/brief", RemoveOptions::default()).unwrap();
-    let newer = store.require_history().unwrap().latest_revision().unwrap();
+    let newer = crate::newest(store);
 
     let differences = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
     let lines: Vec<_> = differences

@@ -23,10 +23,7 @@ crate::on_every_store! {
 fn a_restore_brings_back_the_time_of_a_file_that_was_only_touched(store: &Arc<dyn Store>) {
     let a = vfs_for(store, "a");
     a.write("/w/f", "1").unwrap();
-    let (revision, time) = (
-        store.require_history().unwrap().latest_revision().unwrap(),
-        a.stat("/w/f").unwrap().modified.unwrap(),
-    );
+    let (revision, time) = (crate::newest(store), a.stat("/w/f").unwrap().modified.unwrap());
     a.set_attributes("/w/f", None, Some(Timestamp(time.0 + 1_000_000_000))).unwrap();
     let restored = a.restore("/w", revision, &RestoreOptions::default()).unwrap();
     assert_eq!(restored.changes.len(), 1, "{restored:?}");

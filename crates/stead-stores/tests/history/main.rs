@@ -15,6 +15,7 @@ mod undoing;
 
 use std::sync::Arc;
 
+use stead_core::store::RevisionId;
 use stead_core::vfs::{LostUpdates, RemoveOptions, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 #[cfg(target_os = "linux")]
@@ -40,6 +41,11 @@ fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
         ..PhysicalOptions::new(directory.path().join("state"))
     };
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
+}
+
+/// The newest revision of a Store.
+fn newest(store: &Arc<dyn Store>) -> RevisionId {
+    store.revision(store.require_history().unwrap().latest_revision().unwrap())
 }
 
 /// Undoes, without any conflict.

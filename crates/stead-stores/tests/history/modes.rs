@@ -180,11 +180,11 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         let a = vfs_for(store, "a");
         a.write("/w/d/f", "one\n").unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let closed_revision = store.require_history().unwrap().latest_revision().unwrap();
+        let closed_revision = crate::newest(store);
         a.set_attributes("/w/d", Some(0o755), None).unwrap();
         a.write("/w/d/f", "two\n").unwrap();
         a.write("/w/d/g", "three\n").unwrap();
-        let open_revision = store.require_history().unwrap().latest_revision().unwrap();
+        let open_revision = crate::newest(store);
         for (revision, mode, content, exists) in [
             (closed_revision, mode, "one\n", false),
             (open_revision, 0o755, "two\n", true),

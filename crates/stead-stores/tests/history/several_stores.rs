@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use stead_core::store::RevisionNumber;
 use stead_core::testkit::{Fault, FaultyStore, InterferingStore};
 use stead_core::vfs::{
-    DiffOptions, LostUpdates, OnConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+    DiffOptions, LostUpdates, OnConflict, PointInTime, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
 };
 use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Operation, Store, Vfs, VfsPath, Workspace};
 use stead_stores::Database;
 
-use crate::{text, undo};
+use crate::{newest, text, undo};
 
 fn agent(stores: [(&str, &Arc<dyn Store>); 2]) -> Vfs {
     let mut builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
@@ -130,7 +129,7 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let revision = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = newest(&one);
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
     let restored = a.restore("/", revision, &RestoreOptions::default()).unwrap();
@@ -150,11 +149,11 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     let [one, two] = two_stores();
     let a = agent([("/one", &one), ("/one/two", &two)]);
     a.write("/one/f", "1\n").unwrap();
-    let revision = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = newest(&one);
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
     let differences_in = |prefix: &str| -> Vec<String> {
-        let differences = a.diff(prefix, revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+        let differences = a.diff(prefix, revision, PointInTime::Now, DiffOptions::default()).unwrap();
         differences
             .iter()
             .map(|difference| format!("{} {}", difference.difference.as_str(), difference.path))
@@ -173,7 +172,7 @@ fn a_store_with_its_own_version_counter_is_left_out() {
     let a = agent([("/one", &one), ("/two", &two)]);
     a.write("/one/f", "1").unwrap();
     a.write("/two/f", "1").unwrap();
-    let revision = one.require_history().unwrap().latest_revision().unwrap();
+    let revision = newest(&one);
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
     let restored = a.restore("/", revision, &RestoreOptions::default()).unwrap();
@@ -181,7 +180,7 @@ fn a_store_with_its_own_version_counter_is_left_out() {
         restored.left_out.iter().map(|left_out_path| left_out_path.path.as_str()).collect();
     assert_eq!(left_out, ["/two"], "{restored:?}");
     assert_eq!((text(&a, "/one/f"), text(&a, "/two/f")), ("1".to_owned(), "2".to_owned()));
-    let differences = a.diff("/", revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+    let differences = a.diff("/", revision, PointInTime::Now, DiffOptions::default()).unwrap();
     assert!(
         differences.iter().all(|difference| difference.path.as_str().starts_with("/one")),
         "{differences:?}"

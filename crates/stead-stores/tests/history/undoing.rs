@@ -270,7 +270,7 @@ fn a_version_is_restored(store: &Subject) {
     let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/d/f", "one").unwrap();
     a.write("/w/keep", "kept").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     let before = stead_core::testkit::snapshot_of(&**store);
     b.write("/w/d/f", "two").unwrap();
     b.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
@@ -289,7 +289,7 @@ fn some_paths_are_restored(store: &Subject) {
     let a = vfs_for(store, "a");
     a.write("/w/d/one", "1").unwrap();
     a.write("/w/d/two", "2").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     a.write("/w/other", "stays").unwrap();
     a.remove_directory("/w/d", recursive()).unwrap();
     let options =
@@ -305,7 +305,7 @@ fn some_paths_are_restored_and_no_others_while_another_agent_writes(store: &Subj
     let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
     a.write("/w/one", "as it was").unwrap();
     a.write("/w/other", "as it was").unwrap();
-    let revision = store.require_history().unwrap().latest_revision().unwrap();
+    let revision = crate::newest(store);
     a.write("/w/other", "as it is").unwrap();
     std::thread::scope(|scope| {
         let writer =

@@ -80,7 +80,9 @@ impl KilledOperation {
                 vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
             }
             KilledOperation::Restore => {
-                vfs.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
+                let store = vfs.workspaces().next().unwrap().mount().store();
+                vfs.restore("/w", store.revision(first), &RestoreOptions::default())
+                    .map(|restored| assert!(restored.done))
             }
         }
     }

@@ -360,7 +360,7 @@ fn the_ledger_is_created_by_the_first_change_and_not_before() {
     let store = open(temp.path(), |options| {
         let path = path.clone();
         let opened = std::sync::OnceLock::new();
-        options.ledger = stead_stores::LedgerSource::new(move |mode| {
+        options.ledger = stead_stores::LedgerSource::new(Database::id_at(&path), move |mode| {
             if mode == stead_stores::LedgerOpenMode::IfExists && opened.get().is_none() && !path.exists() {
                 return Ok(None);
             }
@@ -383,7 +383,8 @@ fn the_ledger_is_created_by_the_first_change_and_not_before() {
 #[test]
 fn without_a_ledger_every_change_is_refused() {
     let bench = Bench::retaining(|options| {
-        options.ledger = stead_stores::LedgerSource::new(|_| Err(StoreError::NoSpace));
+        options.ledger =
+            stead_stores::LedgerSource::new(Database::in_memory().id(), |_| Err(StoreError::NoSpace));
     });
     assert!(matches!(apply(&bench.store, write_step("a", "x")), Err(StoreError::NoSpace)));
     assert!(!bench.host_path("a").exists());

@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
-    CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionNumber, StoreError,
+    CaptureScope, CaptureScopes, History, Maintenance, OpenPurpose, RevisionId, RevisionNumber, StoreError,
 };
-use stead_core::vfs::{DiffOptions, RestoreOptions, UndoOptions, UndoTarget};
+use stead_core::vfs::{DiffOptions, PointInTime, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Clock, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::database::{GcOptions, NewSnapshot, Retention, Snapshot};
 
@@ -58,9 +58,15 @@ impl Site {
         snapshot(&self.store, &self.database, tops, scratch)
     }
 
+    fn revision(&self, number: RevisionNumber) -> PointInTime {
+        RevisionId { store: self.store.id(), number }.into()
+    }
+
     fn restore(&self, revision: RevisionNumber, paths: &[&str]) -> stead_core::vfs::RevertResult {
         let paths = paths.iter().map(|path| VfsPath::parse(path).unwrap()).collect();
-        self.vfs(&[]).restore("/", revision, &RestoreOptions { paths, dry_run: false }).unwrap()
+        self.vfs(&[])
+            .restore("/", self.revision(revision), &RestoreOptions { paths, dry_run: false })
+            .unwrap()
     }
 
     fn assert_verified(&self) {
@@ -187,7 +193,10 @@ fn scratch_files_are_not_captured_and_a_restore_leaves_them_alone() {
     site.put("target/debug/x", "built again");
     site.put("target/release/y", "built");
     site.put("in/other.log", "logged");
-    let restored = site.vfs(&scratch).restore("/", snapshot.revision, &RestoreOptions::default()).unwrap();
+    let restored = site
+        .vfs(&scratch)
+        .restore("/", site.revision(snapshot.revision), &RestoreOptions::default())
+        .unwrap();
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     // Also in a Workspace without scratch: the snapshot doesn't say that the files weren't there.
     site.put("a", "3");
@@ -279,7 +288,11 @@ fn diff_shows_the_changes_of_all_programs() {
     site.put("a", "1\n");
     site.put("gone", "x");
     let first = site.snapshot();
-    let diff = |from, to| {
+    let diff = |from: RevisionNumber, to: RevisionNumber| {
+        let [from, to] = [from, to].map(|number| match number {
+            RevisionNumber::NOW => PointInTime::Now,
+            number => site.revision(number),
+        });
         let differences = site.vfs(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
         differences
             .iter()
@@ -452,8 +465,10 @@ fn every_snapshot_can_be_restored_whichever_program_changes_what() {
             );
             assert!(site.restore(*revision, &[]).done, "seed {seed}");
             assert_eq!(tree_without_special_files(&*site.store), *expected, "seed {seed}");
-            let differences =
-                site.vfs(&[]).diff("/", *revision, RevisionNumber::NOW, DiffOptions::default()).unwrap();
+            let differences = site
+                .vfs(&[])
+                .diff("/", site.revision(*revision), PointInTime::Now, DiffOptions::default())
+                .unwrap();
             assert_eq!(differences, [], "seed {seed}");
         }
         site.assert_verified();

@@ -98,7 +98,11 @@ pub(crate) fn child(task: &Task) {
         Interrupted::Undo => assert!(vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done),
         Interrupted::Restore => {
             let revision: i64 = std::fs::read_to_string(directory.join("version")).unwrap().parse().unwrap();
-            assert!(vfs.restore("/", RevisionNumber(revision), &RestoreOptions::default()).unwrap().done);
+            assert!(
+                vfs.restore("/", store.revision(RevisionNumber(revision)), &RestoreOptions::default())
+                    .unwrap()
+                    .done
+            );
         }
         Interrupted::Gc => {
             let retention = Retention { age: Duration::ZERO, ..Retention::default() };

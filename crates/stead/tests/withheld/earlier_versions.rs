@@ -1,21 +1,22 @@
 use serde_json::json;
 use stead::search::GrepQuery;
-use stead::store::RevisionNumber;
+use stead::store::{RevisionId, RevisionNumber};
 use stead::transfer::{CompareBy, ExportDestination, OnExisting};
-use stead::vfs::{ListPage, WalkQuery};
+use stead::vfs::{ListPage, PointInTime, WalkQuery};
 use stead::{AccessScope, ErrorKind};
 
 use crate::common::{Home, NAME, SECRET, answer, assert_reveals_nothing};
 
 /// The revision that `/home` had before `open.txt` was written again.
-fn revision_before_last(home: &Home) -> RevisionNumber {
-    RevisionNumber(stead::Store::history(&*home.store).unwrap().latest_revision().unwrap().0 - 1)
+fn revision_before_last(home: &Home) -> RevisionId {
+    let newest = home.stead.vfs().revision_at("/home", PointInTime::Now).unwrap();
+    RevisionId { number: RevisionNumber(newest.number.0 - 1), ..newest }
 }
 
 #[test]
 fn an_earlier_version_of_a_write_only_file_can_be_read_by_no_path() {
     let home = Home::new(AccessScope::ReadOnly);
-    let version = revision_before_last(&home).0.to_string();
+    let version = revision_before_last(&home).number.to_string();
     for path in ["/home/wo", "/home/self/wo", "/home/self/self/wo", "/home/wo/../wo"] {
         let path = format!("{path}/{NAME}");
         let answer_text = answer(&home.stead, "read_version", json!({ "path": path, "version": version }));

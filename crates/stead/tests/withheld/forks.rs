@@ -3,7 +3,7 @@ use std::sync::Arc;
 use stead::search::GrepQuery;
 use stead::store::Parents;
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
-use stead::vfs::{DiffOptions, ListPage, LogQuery, Overwrite, RemoveOptions, WalkQuery};
+use stead::vfs::{DiffOptions, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery};
 use stead::{AccessScope, ApprovalPolicy, Config, ErrorKind, MemoryStore, Stead, Workspace};
 use tempfile::TempDir;
 
@@ -174,12 +174,11 @@ fn a_fork_for_another_agent_or_under_another_configuration_keeps_its_exclusions(
 fn diff_and_blame_reveal_nothing_that_was_in_a_nested_workspace_before() {
     let home = Home::new(AccessScope::ReadWrite);
     let owner = owner(&home.store);
-    let revision = stead::Store::history(&*home.store).unwrap().latest_revision().unwrap();
+    let revision = owner.vfs().revision_at("/home", PointInTime::Now).unwrap();
     owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
     owner.vfs().write("/home/moved.txt", "public\n").unwrap();
-    let now = stead::RevisionNumber::NOW;
     let vfs = home.stead.vfs();
-    let diff = vfs.diff("/home", revision, now, DiffOptions::default()).unwrap();
+    let diff = vfs.diff("/home", revision, PointInTime::Now, DiffOptions::default()).unwrap();
     assert!(format!("{diff:?}").contains("public"), "{diff:?}");
     assert_reveals_nothing(&format!("{diff:?}"));
     assert_reveals_nothing(&format!("{:?}", vfs.log(&LogQuery::default()).unwrap()));

@@ -213,7 +213,7 @@ fn opening_a_new_file_makes_as_many_versions_as_opening_an_existing_one() {
     use stead::vfs::OpenOptions;
     let versions_and_undo = |path: &str, options: OpenOptions, bytes: &[u8]| {
         let inbox = Inbox::new();
-        let before = inbox.stead.vfs().write("/free/a", "1").unwrap().revision.unwrap().0;
+        let before = inbox.stead.vfs().write("/free/a", "1").unwrap().revision.unwrap().number.0;
         let file = inbox.stead.vfs().open(path, options).unwrap();
         file.write_at(0, bytes).unwrap();
         file.close().unwrap();
@@ -228,7 +228,11 @@ fn opening_a_new_file_makes_as_many_versions_as_opening_an_existing_one() {
             .into_iter()
             .map(|undone_part| (undone_part.operation.tool, undone_part.is_partial))
             .collect();
-        (inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().0 - before, tools, incomplete)
+        (
+            inbox.stead.vfs().write("/free/a", "2").unwrap().revision.unwrap().number.0 - before,
+            tools,
+            incomplete,
+        )
     };
     let create_options = || OpenOptions::write().create();
     for options in [create_options(), create_options().truncate()] {

@@ -258,6 +258,8 @@ macro_rules! store_suite {
                     the_changes_of_a_blind_change_are_reported_as_usual
                 ;
                 ports:
+                    an_id_stays_the_same
+                    a_past_view_and_a_fork_are_stores_of_their_own
                     a_sync_covers_deferred_changes_and_changes_nothing
                     a_past_revision_is_shown_as_it_was
                     a_past_revision_cannot_be_changed

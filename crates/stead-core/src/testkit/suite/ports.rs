@@ -3,10 +3,10 @@
 use super::subject::*;
 use crate::glob::PathGlobs;
 use crate::store::{
-    CaptureScope, CaptureScopes, Fork, ForkName, QuotaLimits, RevisionNumber, StoreError, StorePath,
-    SyncPolicy,
+    CaptureScope, CaptureScopes, Fork, ForkName, QuotaLimits, RevisionId, RevisionNumber, Store, StoreError,
+    StorePath, SyncPolicy,
 };
-use crate::testkit::snapshot_of;
+use crate::testkit::{ModelStore, snapshot_of};
 use crate::workspace::ApprovalPolicy;
 use crate::{Clock, Identity, Operation, OperationId, SystemClock, VfsPath};
 
@@ -38,6 +38,40 @@ fn shows_snapshots_only(t: &Subject) -> bool {
     let scopes: CaptureScopes = [scope].into_iter().collect();
     let captured = t.history().capture(&scopes, &operation(), &mut |_| Ok(()));
     captured.expect("the suite's files can be captured").is_some()
+}
+
+pub fn an_id_stays_the_same(t: &Subject) {
+    let (id, database) = (t.store.id(), t.store.info().database);
+    t.write("file", "one");
+    assert_eq!(
+        (t.store.id(), t.store.info().database),
+        (id, database),
+        "not even the first change changes it"
+    );
+    let number = RevisionNumber(7);
+    assert_eq!(t.store.revision(number), RevisionId { store: id, number });
+    assert!(t.store.shares_revisions_with(&*t.store));
+    let other = ModelStore::new();
+    assert_ne!(other.id(), id);
+    assert!(
+        !t.store.shares_revisions_with(&other) && !(&other as &dyn Store).shares_revisions_with(&*t.store)
+    );
+}
+
+pub fn a_past_view_and_a_fork_are_stores_of_their_own(t: &Subject) {
+    t.write("file", "one");
+    if let Some(forks) = t.store.forks() {
+        let fork = forks.fork(&fork_of_everything("own")).expect("the Store can be forked");
+        assert_ne!(fork.id(), t.store.id());
+        assert!(fork.shares_revisions_with(&*t.store), "a fork commits to the database of its base");
+    }
+    let Some(history) = t.store.history() else { return };
+    let Ok(past) = history.as_of(history.latest_revision().expect("there is a revision")) else {
+        assert!(shows_snapshots_only(t));
+        return;
+    };
+    assert_ne!(past.id(), t.store.id(), "the past can't be taken for the present");
+    assert!(past.shares_revisions_with(&*t.store));
 }
 
 pub fn a_sync_covers_deferred_changes_and_changes_nothing(t: &Subject) {

@@ -43,6 +43,6 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     Ok(with_tag(Reply::text(format!("Made {times} in {}.", written.path)), written.tag)
         .fact("path", written.path.to_string())
         .fact("replaced", replaced)
-        .optional_fact("version", written.revision.map(|revision| revision.0))
+        .optional_fact("version", written.revision.map(|revision| revision.number.0))
         .fact("operation", written.operation.to_string()))
 }

@@ -20,7 +20,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 
 use crate::identity::OperationId;
 use crate::path::VfsPath;
-use crate::store::{RevisionNumber, VersionTag};
+use crate::store::{RevisionId, VersionTag};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Note, Reply};
 use crate::vfs::{CopyResult, Overwrite, RemoveResult, Unreadable, WriteOptions, WriteResult};
@@ -84,15 +84,10 @@ fn with_tag(reply: Reply, tag: Option<VersionTag>) -> Reply {
     reply.optional_fact("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
 }
 
-fn change_reply(
-    text: String,
-    path: String,
-    revision: Option<RevisionNumber>,
-    operation: OperationId,
-) -> Reply {
+fn change_reply(text: String, path: String, revision: Option<RevisionId>, operation: OperationId) -> Reply {
     Reply::text(text)
         .fact("path", path)
-        .optional_fact("version", revision.map(|revision| revision.0))
+        .optional_fact("version", revision.map(|revision| revision.number.0))
         .fact("operation", operation.to_string())
 }
 
@@ -101,7 +96,7 @@ fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
     with_tag(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
-        .optional_fact("version", revision.map(|revision| revision.0))
+        .optional_fact("version", revision.map(|revision| revision.number.0))
         .fact("operation", operation.to_string())
 }
 

@@ -67,7 +67,7 @@ fn format_entry(entry: &LogEntry) -> String {
     let undone = if entry.undone { ", undone" } else { "" };
     let mut text = format!(
         "version {} at {at} by {} with {tool}, operation {}{undone}\n",
-        entry.revision.0,
+        entry.revision.number,
         agent.escape_debug(),
         operation.id
     );

@@ -20,12 +20,12 @@ use crate::store::RevisionNumber;
 use crate::tools::page::{PagedText, ReplyBounds};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Reply, ToolContext};
-use crate::vfs::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, Vfs};
+use crate::vfs::{IncompleteUndo, OnConflict, PathChange, PathConflict, PointInTime, RevertResult, Vfs};
 
 /// Named revisions of the Stores. Implemented by the code that opens the Stores.
 pub trait Snapshots: fmt::Debug + Send + Sync {
-    /// The revision that `text` names for a path: a snapshot's name, a revision number or a time.
-    fn resolve_revision(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure>;
+    /// The point in time that `text` names for a path: a snapshot's name, a revision number or a time.
+    fn resolve_point(&self, vfs: &Vfs, path: &str, text: &str) -> Result<PointInTime, Failure>;
 
     /// Records the current revision of the Workspace at `path`, or of all Workspaces, as a snapshot named `label`.
     fn create_snapshot(
@@ -63,11 +63,15 @@ impl ToolContext<'_> {
         Ok(self.vfs.authorize(Some(&path), access)?)
     }
 
-    /// The revision that `text` names. Without snapshots, a plain revision number still works.
-    fn resolve_revision(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
-        match (self.snapshots, text.parse::<i64>()) {
-            (None, Ok(number)) if number >= 0 => Ok(RevisionNumber(number)),
-            _ => self.require_snapshots()?.resolve_revision(self.vfs, path, text),
+    /// The point in time that `text` names. Without snapshots, a plain revision number of the path's Store still works.
+    fn resolve_point(&self, path: &str, text: &str) -> Result<PointInTime, Failure> {
+        let routed = VfsPath::parse(path).ok();
+        let routed = routed.as_ref().and_then(|path| self.vfs.router().route(path));
+        match (self.snapshots, text.parse::<i64>(), routed) {
+            (None, Ok(number), Some(route)) if number >= 0 => {
+                Ok(route.workspace.mount().store().revision(RevisionNumber(number)).into())
+            }
+            _ => self.require_snapshots()?.resolve_point(self.vfs, path, text),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! `read_version`: reads a text file as of an earlier version.
 
-use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::files::read_file::{line_range, lines_reply};
 use crate::tools::page::MAX_REPLY_CHARACTERS;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
-use crate::vfs::PointInTime;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_version",
@@ -54,11 +52,8 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     context.authorize(path, Access::Read)?;
-    let revision = context.resolve_revision(path, arguments.text("version"))?;
-    let vfs_path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-    let read = context
-        .vfs
-        .as_of(PointInTime::RevisionAt(revision, vfs_path))?
-        .read_lines(path, line_range(arguments))?;
-    Ok(lines_reply(read).fact("version", revision.0))
+    let point = context.resolve_point(path, arguments.text("version"))?;
+    let revision = context.vfs.revision_at(path, point)?;
+    let read = context.vfs.as_of(revision)?.read_lines(path, line_range(arguments))?;
+    Ok(lines_reply(read).fact("version", revision.number.0))
 }

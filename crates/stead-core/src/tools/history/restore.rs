@@ -31,6 +31,6 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let options =
         RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
     context.authorize(path, Access::Restore)?;
-    let result = context.vfs.restore(path, context.resolve_revision(path, snapshot)?, &options)?;
+    let result = context.vfs.restore(path, context.resolve_point(path, snapshot)?, &options)?;
     Ok(revert_reply(&result, "Restored", OnConflict::Refuse))
 }

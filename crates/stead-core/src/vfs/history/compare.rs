@@ -9,13 +9,13 @@ use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    ContentRef, NodeId, NodeKind, NodeState, RevisionNumber, RevisionQuery, Store, StoreError, StorePath,
-    StoreResult,
+    ContentRef, NodeId, NodeKind, NodeState, RevisionId, RevisionNumber, RevisionQuery, Store, StoreError,
+    StorePath, StoreResult,
 };
 use crate::vfs::call::Call;
 use crate::vfs::history::restore::check_retained;
 use crate::vfs::history::{StoreGroup, read_content};
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, PointInTime, Vfs};
 use crate::workspace::Workspace;
 
 /// How two revisions are compared.
@@ -84,21 +84,23 @@ pub struct BlameLine {
     pub line: Vec<u8>,
     /// The revision that wrote the line. `None` if it is unknown, older than the history, or outside what the caller
     /// may see.
-    pub revision: Option<RevisionNumber>,
+    pub revision: Option<RevisionId>,
     /// The operation that wrote the line; `None` as for `revision`.
     pub operation: Option<Operation>,
 }
 
 impl Vfs {
-    /// What differs below a path from one revision to another, in the Workspace that the path lies in and in those
-    /// nested below it. Nested Workspaces whose history the caller may not read are left out.
+    /// What differs below a path between two points in time, in the Workspace that the path lies in and in those nested
+    /// below it. Nested Workspaces are left out if the caller may not read their history, or if their Store doesn't have
+    /// these points in time.
     pub fn diff(
         &self,
         prefix: impl IntoPath,
-        from: RevisionNumber,
-        to: RevisionNumber,
+        from: impl Into<PointInTime>,
+        to: impl Into<PointInTime>,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
+        let (from, to) = (from.into(), to.into());
         self.call("diff", [prefix.into_path()], |call, [prefix]| call.diff(prefix, from, to, options))
     }
 
@@ -112,14 +114,14 @@ impl Call<'_> {
     fn diff(
         &self,
         prefix: &VfsPath,
-        from: RevisionNumber,
-        to: RevisionNumber,
+        from: PointInTime,
+        to: PointInTime,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
-        let mut places = self.history_targets(prefix, Access::History)?;
-        places.retain_one_sequence();
+        let mut targets = self.history_targets(prefix, Access::History)?;
+        let (from, to) = (self.resolve_point(from)?, self.resolve_point(to)?);
         let mut differences = Vec::new();
-        for (workspace, below) in places.targets {
+        for (workspace, below, [from, to]) in targets.take_at([&from, &to])? {
             let failed =
                 |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
             differences.extend(self.diff_workspace(workspace, &below, (from, to), options).map_err(failed)?);
@@ -251,7 +253,7 @@ impl Call<'_> {
         }
         let _memory = self.reserve(size * 2).map_err(failed)?;
         let mut contents: Vec<Vec<u8>> = Vec::new();
-        let mut writers: Vec<Option<(RevisionNumber, Operation)>> = Vec::new();
+        let mut writers: Vec<Option<(RevisionId, Operation)>> = Vec::new();
         for deed in deeds.revisions.iter().rev() {
             for line in &deed.changes {
                 if let (true, Some(NodeState { content: Some(before), .. })) =
@@ -262,7 +264,8 @@ impl Call<'_> {
                 }
                 if let Some(state @ NodeState { content: Some(after), .. }) = &line.after {
                     contents.push(read_content(store, after).map_err(failed)?);
-                    writers.push(is_here(state).then(|| (deed.number, deed.operation.clone())));
+                    writers
+                        .push(is_here(state).then(|| (store.revision(deed.number), deed.operation.clone())));
                 }
             }
         }
@@ -275,8 +278,8 @@ impl Call<'_> {
             return Err(Error::Binary { path: path.clone() });
         }
         let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
-            let (version, operation) = writers[writer].clone().unzip();
-            BlameLine { line, revision: version, operation }
+            let (revision, operation) = writers[writer].clone().unzip();
+            BlameLine { line, revision, operation }
         });
         Ok(lines.collect())
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, Visibility};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{NodeChange, NodeKind, NodeState, Revision, RevisionNumber, RevisionQuery, StoreError};
+use crate::store::{NodeChange, NodeKind, NodeState, Revision, RevisionId, RevisionQuery, StoreError};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::order::newest_first;
@@ -41,7 +41,7 @@ pub struct LogEntry {
     /// The operation.
     pub operation: Operation,
     /// The revision that the change made.
-    pub revision: RevisionNumber,
+    pub revision: RevisionId,
     /// What the change did to each path, sorted by path.
     pub changes: Vec<LogChange>,
     /// The operations that the change undid.
@@ -149,7 +149,7 @@ impl Call<'_> {
                 }
             }
         }
-        let mut entries = newest_first(told, |entry: &LogEntry| (entry.revision, entry.operation.at));
+        let mut entries = newest_first(told, |entry: &LogEntry| (entry.revision.number, entry.operation.at));
         entries.truncate(query.limit);
         Ok(entries)
     }
@@ -187,16 +187,16 @@ impl Call<'_> {
     }
 
     /// Turns revisions into log entries, without what the caller may not see.
-    fn log_entries(&self, ground: &StoreGroup<'_>, deeds: Vec<Revision>) -> Vec<LogEntry> {
+    fn log_entries(&self, group: &StoreGroup<'_>, revisions: Vec<Revision>) -> Vec<LogEntry> {
         let mut entries = Vec::new();
-        for deed in deeds {
+        for revision in revisions {
             let mut changes: Vec<LogChange> =
-                deed.changes.iter().filter_map(|line| self.log_change(ground, line)).collect();
+                revision.changes.iter().filter_map(|change| self.log_change(group, change)).collect();
             changes.sort_by(|one, other| one.path.cmp(&other.path));
             if !changes.is_empty() {
-                let (operation, version) = (deed.operation, deed.number);
-                let (undoes, undone) = (deed.undoes, deed.undone);
-                entries.push(LogEntry { operation, revision: version, changes, undoes, undone });
+                let Revision { number, operation, undoes, undone, .. } = revision;
+                let revision = group.store.revision(number);
+                entries.push(LogEntry { operation, revision, changes, undoes, undone });
             }
         }
         entries

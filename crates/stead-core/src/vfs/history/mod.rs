@@ -20,8 +20,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{ContentRef, Store, StoreError, StorePath, StoreResult};
-use crate::vfs::as_of::share_sequence;
+use crate::store::{ContentRef, RevisionNumber, Store, StoreError, StorePath, StoreResult};
+use crate::vfs::as_of::{PointInTime, own_numbers_error};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::Resolution;
 use crate::vfs::write::same_store;
@@ -117,26 +117,63 @@ struct HistoryTargets<'a> {
     refused: Vec<(VfsPath, Error)>,
 }
 
-impl HistoryTargets<'_> {
-    /// Removes the Workspaces whose Store numbers its revisions differently, and adds them to `refused`. The numbers of
-    /// the Store that the path lies in count. For a path above several Workspaces, those of the first persistent Store
-    /// do.
-    fn retain_one_sequence(&mut self) {
-        let lasting = |(workspace, _): &&(&Workspace, StorePath)| {
-            self.main.is_some() || workspace.mount().store().info().is_persistent()
-        };
-        let first = self.targets.iter().find(lasting).or(self.targets.first());
-        let Some(meant) = first.map(|(workspace, _)| Arc::clone(workspace.mount().store())) else { return };
-        let (refused, inside) = (&mut self.refused, &mut self.targets);
-        inside.retain(|(workspace, _)| {
-            let together = share_sequence(&**workspace.mount().store(), &*meant);
-            if !together {
-                let why = "its Store has its own version numbers; name this path alone".to_owned();
-                refused.push((workspace.prefix().clone(), Error::Invalid(why)));
+/// A part of a Workspace, and the revisions of its Store at some points in time.
+type PastTarget<'a, const N: usize> = (&'a Workspace, StorePath, [RevisionNumber; N]);
+
+impl<'a> HistoryTargets<'a> {
+    /// Takes the targets, with the revisions of their Stores at these points in time. A Workspace whose Store doesn't have
+    /// one of the points, or can't be opened, is added to `refused`. Fails if that is the Workspace that the path lies in,
+    /// or all of them.
+    fn take_at<const N: usize>(&mut self, points: [&PointInTime; N]) -> Result<Vec<PastTarget<'a, N>>> {
+        let (mut found, mut last_error) = (Vec::new(), None);
+        for (workspace, below) in std::mem::take(&mut self.targets) {
+            let path = workspace.prefix().clone();
+            let (why, error) = match revisions_in(&**workspace.mount().store(), points) {
+                Ok(Some(revisions)) => {
+                    found.push((workspace, below, revisions));
+                    continue;
+                }
+                Ok(None) => (
+                    "its Store has its own version numbers; name this path alone".to_owned(),
+                    own_numbers_error(&path),
+                ),
+                Err(cause) => {
+                    let (why, skipped) = (cause.to_string(), matches!(cause, StoreError::Unavailable { .. }));
+                    let error = Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
+                    if !skipped {
+                        return Err(error);
+                    }
+                    (why, error)
+                }
+            };
+            if self.main.is_some_and(|main| *main.prefix() == path) {
+                return Err(error);
             }
-            together
-        });
+            self.refused.push((path, Error::Invalid(why)));
+            last_error = Some(error);
+        }
+        match last_error {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        }
     }
+}
+
+/// A Store's revisions at several points in time; `None` if it doesn't have all of these points.
+fn revisions_in<const N: usize>(
+    store: &dyn Store,
+    points: [&PointInTime; N],
+) -> StoreResult<Option<[RevisionNumber; N]>> {
+    let mut revisions = [RevisionNumber::NOW; N];
+    for (revision, point) in revisions.iter_mut().zip(points) {
+        match point.revision_in(store)? {
+            Some(number) => *revision = number,
+            None => return Ok(None),
+        }
+    }
+    // Whether the Store can be opened at all shows here, before the first change.
+    store.require_history()?.latest_revision()?;
+    Ok(Some(revisions))
 }
 
 /// Fails if the Workspace's Store has no history.

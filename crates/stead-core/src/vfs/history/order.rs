@@ -1,29 +1,28 @@
 //! Merges the histories of several Stores into one order.
 //!
-//! Stores that share a sequence are ordered by revision number. Between two sequences only the time can decide, which
-//! is as accurate as the clocks were. Time never changes the order within a sequence.
+//! The revisions of Stores of one database are ordered by their numbers. Between two databases only the time can decide,
+//! which is as accurate as the clocks were. Time never changes the order within a database.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::clock::Timestamp;
 use crate::store::{RevisionNumber, Store};
-use crate::vfs::as_of::share_sequence;
 
 /// Merges the items of several Stores into one list, newest first. `key` returns the revision and the time of an item.
 pub(super) fn newest_first<T>(
-    told: Vec<(&dyn Store, Vec<T>)>,
+    by_store: Vec<(&dyn Store, Vec<T>)>,
     key: impl Fn(&T) -> (RevisionNumber, Timestamp),
 ) -> Vec<T> {
-    let mut counts: Vec<(&dyn Store, Vec<T>)> = Vec::new();
-    for (store, items) in told.into_iter().filter(|(_, items)| !items.is_empty()) {
-        match counts.iter_mut().find(|(other, _)| share_sequence(*other, store)) {
+    let mut by_database: Vec<(&dyn Store, Vec<T>)> = Vec::new();
+    for (store, items) in by_store.into_iter().filter(|(_, items)| !items.is_empty()) {
+        match by_database.iter_mut().find(|(other, _)| other.shares_revisions_with(store)) {
             Some((_, together)) => together.extend(items),
-            None => counts.push((store, items)),
+            None => by_database.push((store, items)),
         }
     }
-    let mut queues: Vec<VecDeque<T>> = Vec::with_capacity(counts.len());
-    for (_, mut items) in counts {
+    let mut queues: Vec<VecDeque<T>> = Vec::with_capacity(by_database.len());
+    for (_, mut items) in by_database {
         items.sort_by_key(|item| Reverse(key(item).0));
         queues.push(items.into());
     }

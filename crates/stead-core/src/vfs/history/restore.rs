@@ -14,7 +14,7 @@ use crate::vfs::history::execute::{RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::undo::{OnConflict, PathConflict, RevertResult, UndoOptions};
 use crate::vfs::history::{StoreGroup, not_in_history};
 use crate::vfs::write::same_store;
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, PointInTime, Vfs};
 use crate::workspace::Workspace;
 
 /// What a restore covers.
@@ -27,34 +27,31 @@ pub struct RestoreOptions {
 }
 
 impl Vfs {
-    /// Restores everything at and below a path to its state at a revision, or only the paths that `what` lists. Those
+    /// Restores everything at and below a path to its state at a point in time, or only the paths that `what` lists. Those
     /// must lie below the path or in the same Workspace.
     ///
     /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
-    /// are restored too, each under its own scope. What the caller may not change stays as it is and is listed in
-    /// [`RevertResult::left_out`].
+    /// are restored too, each under its own scope. What the caller may not change, and Workspaces whose Store doesn't
+    /// have this point in time, stay as they are and are listed in [`RevertResult::left_out`].
     pub fn restore(
         &self,
         prefix: impl IntoPath,
-        version: RevisionNumber,
+        point: impl Into<PointInTime>,
         what: &RestoreOptions,
     ) -> Result<RevertResult> {
-        self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, version, what))
+        let point = point.into();
+        self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, point, what))
     }
 }
 
 impl Call<'_> {
-    fn restore(
-        &self,
-        prefix: &VfsPath,
-        version: RevisionNumber,
-        what: &RestoreOptions,
-    ) -> Result<RevertResult> {
+    fn restore(&self, prefix: &VfsPath, point: PointInTime, what: &RestoreOptions) -> Result<RevertResult> {
         self.set_dry_run(what.dry_run);
-        let mut places = self.history_targets(prefix, Access::Restore)?;
+        let mut targets = self.history_targets(prefix, Access::Restore)?;
+        let point = self.resolve_point(point)?;
         if !what.paths.is_empty() {
-            let main = places.main;
-            (places.targets, places.refused) = (Vec::new(), Vec::new());
+            let main = targets.main;
+            (targets.targets, targets.refused) = (Vec::new(), Vec::new());
             for path in &what.paths {
                 let inside = path.strip_prefix(prefix).is_some()
                     || main.is_some_and(|workspace| path.strip_prefix(workspace.prefix()).is_some());
@@ -62,53 +59,38 @@ impl Call<'_> {
                     return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
                 }
                 let more = self.history_targets(path, Access::Restore)?;
-                places.targets.extend(more.targets);
-                places.refused.extend(more.refused);
+                targets.targets.extend(more.targets);
+                targets.refused.extend(more.refused);
             }
         }
-        if version != RevisionNumber::NOW {
-            places.retain_one_sequence();
-        }
-        let mut parts: Vec<(StoreGroup<'_>, Vec<StorePath>)> = Vec::new();
-        for (workspace, below) in places.targets {
+        let mut parts: Vec<(StoreGroup<'_>, RevisionNumber, Vec<StorePath>)> = Vec::new();
+        for (workspace, below, [number]) in targets.take_at([&point])? {
             let store = workspace.mount().store();
-            match parts.iter_mut().find(|(ground, _)| same_store(&**ground.store, &**store)) {
-                Some((ground, paths)) => {
-                    if !ground.workspaces.iter().any(|known| known.prefix() == workspace.prefix()) {
-                        ground.workspaces.push(workspace);
+            match parts.iter_mut().find(|(group, ..)| same_store(&**group.store, &**store)) {
+                Some((group, _, paths)) => {
+                    if !group.workspaces.iter().any(|known| known.prefix() == workspace.prefix()) {
+                        group.workspaces.push(workspace);
                     }
                     paths.push(below);
                 }
-                None => parts.push((StoreGroup { store, workspaces: vec![workspace] }, vec![below])),
+                None => parts.push((StoreGroup { store, workspaces: vec![workspace] }, number, vec![below])),
             }
         }
-        let refused = places.refused.into_iter();
+        let refused = targets.refused.into_iter();
         let left_out = refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
         let mut planned = Vec::new();
-        for (ground, below) in parts {
+        for (group, number, below) in parts {
             let failed =
                 |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
-            if version != RevisionNumber::NOW
-                && version
-                    > ground
-                        .store
-                        .require_history()
-                        .and_then(|history| history.latest_revision())
-                        .map_err(failed)?
-            {
-                return Err(not_in_history(format!("version {version}")));
+            let latest = || group.store.require_history().and_then(|history| history.latest_revision());
+            if number != RevisionNumber::NOW && number > latest().map_err(failed)? {
+                return Err(not_in_history(format!("version {number}")));
             }
-            check_retained(&**ground.store, version).map_err(failed)?;
-            let deeds = revisions_since(&ground, version, &below).map_err(failed)?;
-            let asked = RevertSource::Since(version, below);
-            let (how, withheld) = (RevertMode::Exact, BTreeSet::new());
-            planned.push(self.plan_with_retries(StoreRevert {
-                group: ground,
-                revisions: deeds,
-                mode: how,
-                source: asked,
-                withheld,
-            })?);
+            check_retained(&**group.store, number).map_err(failed)?;
+            let revisions = revisions_since(&group, number, &below).map_err(failed)?;
+            let source = RevertSource::Since(number, below);
+            let (mode, withheld) = (RevertMode::Exact, BTreeSet::new());
+            planned.push(self.plan_with_retries(StoreRevert { group, revisions, mode, source, withheld })?);
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
         self.execute_reverts(planned, RevertSummary::restore(left_out), options)

@@ -103,8 +103,8 @@ impl NodeApi {
         // The feed may report a change before the call that makes it has recorded its revision.
         own.wait_for_pending();
         let mut changes = feed.changes;
-        changes.retain(|changed| !own.contains(store, changed.revision));
-        own.forget_up_to(store, feed.cursor);
+        changes.retain(|changed| !own.contains(store.revision(changed.revision)));
+        own.forget_up_to(store.revision(feed.cursor));
         changes
     }
 

@@ -14,7 +14,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
     Attr, IfMissing, NodeId, NodeKind, NodePath, Parents, Precondition, QuotaResource, Replace, Side,
-    SpecialKind, Step, StoreError, StorePath, Subtree, VersionTag,
+    SpecialKind, Step, StoreError, StoreId, StorePath, Subtree, VersionTag,
 };
 use crate::vfs::call::Call;
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes};
@@ -36,7 +36,7 @@ struct SpecialFileTable {
 }
 
 /// The Store, the directory's node, and the name in it.
-type SpecialFileKey = (usize, NodeId, Name);
+type SpecialFileKey = (StoreId, NodeId, Name);
 
 #[derive(Debug, Clone)]
 struct SpecialFile {
@@ -70,18 +70,13 @@ fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFile
         Some(node) => node,
         None => spot.store().stat(&parent_path(spot)?).ok()?.node,
     };
-    Some((store_key(spot), parent, name))
+    Some((spot.store().id(), parent, name))
 }
 
 /// The path of the directory that holds a path.
 fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
     let (parent, _) = spot.node_path.path.parent_and_name()?;
     Some(NodePath::from_root(StorePath::from_checked(parent)))
-}
-
-/// A key that tells the Stores of one `Vfs` apart.
-fn store_key(spot: &ResolvedPath<'_>) -> usize {
-    std::ptr::from_ref(spot.store()).cast::<()>() as usize
 }
 
 impl SpecialFiles {
@@ -118,7 +113,7 @@ impl SpecialFiles {
         let look = || Some(directory.store().stat(&directory.node_path).ok()?.node);
         let Some(node) = node.or_else(look) else { return Vec::new() };
         // The nodes of two Stores can have the same id.
-        let parent = (store_key(directory), node);
+        let parent = (directory.store().id(), node);
         let table = self.0.lock();
         let inside = table.by_name.keys().filter(|(store, node, _)| (*store, *node) == parent);
         inside.map(|(_, _, name)| name.clone()).collect()
@@ -354,7 +349,7 @@ mod tests {
     #[test]
     fn of_two_calls_that_make_the_same_name_the_second_finds_it_taken() {
         let files = SpecialFiles::default();
-        let key = (0, NodeId(1), Name::new(*b"pipe").expect("a name"));
+        let key = (StoreId::fresh(), NodeId(1), Name::new(*b"pipe").expect("a name"));
         let (mode, at) = (0o600, Timestamp(0));
         let made = SpecialFile { key, kind: SpecialKind::Fifo, mode, modified: at, changed: at };
         assert!(files.add(made.clone()).is_ok());

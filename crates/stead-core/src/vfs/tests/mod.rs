@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::path::VfsPath;
 use crate::scope::AccessScope::{self, ReadOnly, ReadWrite, WriteOnly};
 use crate::search::{GrepOutput, GrepQuery};
-use crate::store::{NodeKind, Parents, RevisionNumber, Store};
+use crate::store::{NodeKind, Parents, Store};
 use crate::testkit::{Fault, FaultyStore, InterferingStore, ModelStore, PanickingStore};
 use crate::workspace::Mount;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row, params};
-use stead_core::store::{Captured, RevisionNumber, RevisionSequence};
+use stead_core::store::{Captured, RevisionNumber};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use crate::database::Database;
@@ -92,11 +92,6 @@ impl Database {
             })?;
             Ok(Snapshot { id, agent, prefix, label, revision: RevisionNumber(version), at })
         })
-    }
-
-    /// The sequence that the revisions of snapshots are numbers of.
-    pub fn revision_sequence(&self) -> RevisionSequence {
-        RevisionSequence::shared_by(&self.0)
     }
 
     /// The snapshots of an agent, newest first.

@@ -25,7 +25,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stead_core::AuditLogId;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::PhysicalStore;
@@ -190,8 +189,8 @@ impl PhysicalStore {
         self.history.ledger()
     }
 
-    /// The audit log that the ledger writes to; `None` before there is a ledger.
-    pub(super) fn audit_log(&self) -> Option<AuditLogId> {
-        self.ledger().ok().flatten().and_then(|books| books.audit_log())
+    /// Whether the ledger takes audit records; `false` before there is a ledger.
+    pub(super) fn commits_audit(&self) -> bool {
+        self.ledger().ok().flatten().is_some_and(|ledger| ledger.database().has_audit_log())
     }
 }

@@ -133,7 +133,7 @@ pub(crate) fn record_capture(
     shared: &DatabaseInner,
     version: i64,
 ) -> Result<()> {
-    if !taken.database.is_same(shared) {
+    if taken.database.id != shared.id {
         let other = "a Workspace has its history in another database, so this snapshot can't include it";
         return Err(StoreError::Invalid(other.into()).into());
     }

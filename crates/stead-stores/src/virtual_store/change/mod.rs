@@ -128,11 +128,11 @@ impl VirtualStore {
         match content {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
             Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
-                Some(draft) if Arc::ptr_eq(&draft.database, self.database_inner()) => Ok(draft.prepared),
+                Some(draft) if draft.database.id == self.database.id() => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft belongs to another Store".into())),
             },
             Content::Stored(past) => match past.inner::<VirtualContentRef>() {
-                Some(kept) if Arc::ptr_eq(&kept.database, self.database_inner()) => {
+                Some(kept) if kept.database.id == self.database.id() => {
                     Ok(PreparedContent::Stored { id: kept.content, size: kept.size })
                 }
                 _ => Err(StoreError::Invalid("the content belongs to another Store".into())),

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo, StoreKind, StoreResult,
-    WalkEntry,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreId, StoreInfo, StoreKind,
+    StoreResult, WalkEntry,
 };
 
 use crate::VirtualStore;
@@ -55,8 +55,12 @@ const READ_ONLY_VIEW: StoreError =
     StoreError::Unsupported("this is an earlier version, which can't be changed");
 
 impl Store for SnapshotView {
+    fn id(&self) -> StoreId {
+        self.store.id()
+    }
+
     fn info(&self) -> StoreInfo {
-        StoreInfo { kind: StoreKind::Physical, audit_log: None }
+        StoreInfo { kind: StoreKind::Physical, commits_audit: false, ..self.store.info() }
     }
 
     fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
