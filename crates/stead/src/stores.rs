@@ -162,21 +162,8 @@ impl Stores {
     fn audited<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(log) = self.opener.audit()? else { return act() };
         let began = Instant::now();
-        let mut record = AuditRecord {
-            at: SystemClock.now(),
-            stead: None,
-            identity: Arc::new(Identity::agent("(operator)")),
-            call: call.into(),
-            paths: Vec::new(),
-            scope: None,
-            outcome: AuditOutcome::Begun,
-            dry_run: false,
-            bytes: None,
-            file_count: None,
-            duration: began.elapsed(),
-            operation: None,
-            revision: None,
-        };
+        let operator = Arc::new(Identity::agent("(operator)"));
+        let mut record = AuditRecord::new(SystemClock.now(), operator, call, AuditOutcome::Begun);
         log.append(&record)?;
         let done = act();
         record.outcome = match &done {

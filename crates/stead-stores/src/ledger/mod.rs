@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{CompanionRecord, QuotaRoot, RevisionSequence, StorePath, SyncPolicy, Usage};
 use stead_core::{
-    AuditLogId, AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
+    AuditLogId, AuditOutcome, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
 use crate::audit::compensating;
@@ -398,13 +398,9 @@ fn record_rollback(
 ) -> Result<()> {
     match record {
         CompanionRecord::Audit { record, began } => {
-            let took = began.elapsed();
-            writing.append_record(&AuditRecord {
-                outcome,
-                revision: None,
-                duration: took,
-                ..(**record).clone()
-            })?;
+            let mut record = (**record).clone();
+            (record.outcome, record.revision, record.duration) = (outcome, None, began.elapsed());
+            writing.append_record(&record)?;
         }
         CompanionRecord::Undoes(operations) => {
             for undone in operations {

@@ -2,10 +2,10 @@
 //! then.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stead_core::store::CompanionRecord;
-use stead_core::{AccessScope, AuditOutcome, AuditRecord, Clock, SystemClock, VfsPath};
+use stead_core::{AccessScope, AuditFacts, AuditOutcome, AuditRecord, Clock, FactName, SystemClock, VfsPath};
 use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditEntry, AuditQuery};
 
 use super::*;
@@ -29,21 +29,14 @@ fn process(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> (PhysicalS
 /// A change with its audit record, as a call of an agent makes it.
 fn recorded(path: &str, steps: Vec<Step>) -> Change {
     let mut change = change(steps);
-    let record = AuditRecord {
-        at: SystemClock.now(),
-        stead: Some("tester".into()),
-        identity: Arc::clone(&change.operation.identity),
-        call: "test".into(),
-        paths: vec![VfsPath::parse(path).unwrap()],
-        scope: Some(AccessScope::ReadWrite),
-        outcome: AuditOutcome::Ok,
-        dry_run: false,
-        bytes: Some(3),
-        file_count: None,
-        duration: Duration::ZERO,
-        operation: Some(change.operation.id),
-        revision: None,
-    };
+    let identity = Arc::clone(&change.operation.identity);
+    let mut record = AuditRecord::new(SystemClock.now(), identity, "test", AuditOutcome::Ok);
+    record.stead = Some("tester".into());
+    record.paths = vec![VfsPath::parse(path).unwrap()];
+    record.scope = Some(AccessScope::ReadWrite);
+    record.bytes = Some(3);
+    record.operation = Some(change.operation.id);
+    record.facts = AuditFacts::default().with(FactName::new("case").unwrap(), 7).unwrap();
     change.records = vec![CompanionRecord::Audit { record: Box::new(record), began: Instant::now() }];
     change
 }
@@ -99,6 +92,8 @@ fn every_death(name: &str, steps: &dyn Fn() -> Vec<Step>) -> usize {
                     (&failed.at, &failed.paths, &failed.agent, &failed.thread, &failed.stead, &failed.scope),
                     (&ok.at, &ok.paths, &ok.agent, &ok.thread, &ok.stead, &ok.scope)
                 );
+                assert!(ok.facts.get("case").is_some());
+                assert_eq!(failed.facts, ok.facts);
             }
             _ => panic!("{name}, death {death}: made: {made}, on record: {told:?}"),
         }

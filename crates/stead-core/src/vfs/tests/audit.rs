@@ -5,6 +5,7 @@ use std::io::Read as _;
 
 use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::audit_facts::{AuditFacts, FactName};
 use crate::testkit::MemoryAuditLog;
 
 /// A `Vfs` with one Workspace of each scope. `along` says whether its Store records its own changes.
@@ -225,6 +226,8 @@ fn no_public_call_is_left_out_of_that_test() {
         "operation",
         "with_approval",
         "with_monitor",
+        "with_facts",
+        "facts",
         "watch",
         "compound",
         "set_file_count",
@@ -286,6 +289,28 @@ fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
         ("write_file", Some(ReadWrite), write.operation)
     );
     assert_eq!((&*plain.call, plain.scope, plain.operation), ("exists", None, None));
+}
+
+#[test]
+fn every_record_has_the_facts_of_its_vfs() {
+    let fact = FactName::new("executor.run").unwrap();
+    for along in [true, false] {
+        let (vfs, notes) = audited(along);
+        let facts = AuditFacts::default().with(fact.clone(), 7).unwrap();
+        let inside = vfs.with_facts(facts.clone());
+        inside.operation("write_file").write("/rw/a", "1").unwrap();
+        inside.rename("/rw/b", "/far/b", Overwrite::Refuse).unwrap();
+        inside.write("/ro/a", "1").unwrap_err();
+        drop(inside.reader("/rw/c").unwrap());
+        inside.compound("import", "/rw", |_: &Error| None, |vfs| vfs.write("/rw/d", "1").map(drop)).unwrap();
+        let end = |_: &Error| CallEnd::Pending;
+        inside.single_record("undo", None, end, |_| Ok(())).unwrap();
+        let records = notes.take();
+        assert!(records.len() >= 8, "{records:?}");
+        assert!(records.iter().all(|record| record.facts == facts), "{records:?}");
+        vfs.read("/rw/a").unwrap();
+        assert!(notes.take()[0].facts.is_empty());
+    }
 }
 
 #[test]
