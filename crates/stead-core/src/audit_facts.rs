@@ -8,8 +8,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest name of a fact, in bytes.
-const MAX_NAME: usize = 64;
+use crate::name::is_plain_identifier;
+
 /// The longest text of a fact, in bytes.
 const MAX_TEXT: usize = 4_096;
 /// The longest texts of all facts together, in bytes. A record has to fit into the audit's spool on a full disk.
@@ -124,12 +124,11 @@ impl FactName {
     /// Checks a name.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidFact> {
         let name = name.into();
-        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.');
-        let is_valid = name.len() <= MAX_NAME
-            && name.bytes().all(is_plain)
-            && name.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
-            && !FIELD_NAMES.contains(&&*name);
-        if is_valid { Ok(FactName(name)) } else { Err(InvalidFact::Name) }
+        if is_plain_identifier(&name) && !FIELD_NAMES.contains(&&*name) {
+            Ok(FactName(name))
+        } else {
+            Err(InvalidFact::Name)
+        }
     }
 
     /// The name as text.
@@ -213,7 +212,7 @@ impl fmt::Display for FactValue {
 pub enum InvalidFact {
     /// The name has other characters or a wrong length, or a field of the record has it.
     #[error(
-        "this can't name a fact; use 1 to {MAX_NAME} lower-case letters, digits, `_` and `.`, the first one a letter, and no \
+        "this can't name a fact; use 1 to 64 lower-case letters, digits, `_` and `.`, the first one a letter, and no \
          name of a field that every audit record has"
     )]
     Name,

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
-    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
-    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo,
-    StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, Draft,
+    DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet,
+    Store, StoreError, StoreInfo, StorePath, StoreResult, StoredRecord, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
@@ -30,6 +30,8 @@ pub(crate) struct Abilities {
     pub(crate) feed: bool,
     /// Whether it has [`Forks`].
     pub(crate) forks: bool,
+    /// Whether it has [`CompanionRecords`].
+    pub(crate) companion_records: bool,
 }
 
 /// A Store that opens at the first call that needs it.
@@ -213,8 +215,23 @@ impl Store for LazyStore {
         self.abilities.feed.then_some(self)
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        self.abilities.companion_records.then_some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl CompanionRecords for LazyStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        self.store()?.require_companion_records()?.record(kind, key)
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        self.store()?.require_companion_records()?.records(kind, query)
     }
 }
 
@@ -320,7 +337,8 @@ mod tests {
     use super::*;
 
     const INFO: StoreInfo = StoreInfo { kind: StoreKind::Memory, audit_log: None };
-    const ABILITIES: Abilities = Abilities { history: true, retains_content: true, feed: true, forks: true };
+    const ABILITIES: Abilities =
+        Abilities { history: true, retains_content: true, feed: true, forks: true, companion_records: true };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {

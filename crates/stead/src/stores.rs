@@ -311,10 +311,15 @@ fn describe_store(config: &StoreConfig, log: Option<AuditLogId>) -> (StoreInfo, 
             retains_content: displaced_retention.is_some(),
             feed: false,
             forks: false,
+            companion_records: true,
         },
-        StoreConfig::Virtual { .. } | StoreConfig::Memory => {
-            Abilities { history: true, retains_content: true, feed: true, forks: true }
-        }
+        StoreConfig::Virtual { .. } | StoreConfig::Memory => Abilities {
+            history: true,
+            retains_content: true,
+            feed: true,
+            forks: true,
+            companion_records: true,
+        },
     };
     (StoreInfo { kind, audit_log }, abilities)
 }

@@ -4,6 +4,7 @@
 //! leader writes a `batch` under the `writer_lock`. `reader_pool` has the connections for reading.
 
 pub(crate) mod batch;
+pub(crate) mod companion;
 pub(crate) mod error;
 pub(crate) mod group_commit;
 pub(crate) mod maintenance;
@@ -584,6 +585,7 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
         "capture",
         "undone",
         "empty_revision",
+        "companion_record",
     ] {
         conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [id])?;
     }

@@ -18,8 +18,8 @@ use stead_core::{
     AuditLogId, AuditOutcome, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
-use crate::audit::compensating;
 use crate::database::batch::WriteTransaction;
+use crate::database::companion::{ChangeRecords, FilledSteps};
 use crate::database::error::{Result, from_io};
 use crate::database::group_commit::CommitSync;
 use crate::database::{DatabaseInner, remove_volume};
@@ -110,6 +110,7 @@ pub(crate) struct PlannedChange {
     pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
     pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) filled: FilledSteps,
     pub(crate) sync_policy: SyncPolicy,
 }
 
@@ -239,26 +240,14 @@ impl Ledger {
     /// compensating record.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
         self.write_with_finished(CommitSync::AsConfigured, move |writing, vol| {
-            for version in made.iter().chain(&undone) {
-                forget_intents(writing, vol, *version)?;
+            for revision in &made {
+                forget_intents(writing, vol, *revision)?;
+                writing.settle_records(vol, *revision)?;
             }
-            for version in &undone {
-                forget_rows(writing, vol, *version)?;
-                // If the audit is off now, no compensating record is written.
-                if writing.chain().is_some()
-                    && let Some(facts) = compensating(writing.conn, *version)?
-                {
-                    writing.append_body(&facts)?;
-                }
-                // The operations that the change was to undo are not undone here. What the same undo did in other
-                // Stores stays undone there.
-                writing
-                    .conn
-                    .prepare_cached(
-                        "DELETE FROM undone WHERE volume = ?1
-                           AND undone_by IN (SELECT operation FROM revision WHERE id = ?2)",
-                    )?
-                    .execute([vol, *version])?;
+            for revision in &undone {
+                forget_intents(writing, vol, *revision)?;
+                forget_rows(writing, vol, *revision)?;
+                writing.discard_records(vol, *revision)?;
             }
             if !undone.is_empty() {
                 writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
@@ -299,7 +288,9 @@ impl Ledger {
         self.database.write_reserved(CommitSync::AsConfigured, {
             let vol = self.vol;
             move |writing| {
-                for table in ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision"] {
+                for table in
+                    ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision", "companion_record"]
+                {
                     writing.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [vol])?;
                 }
                 let shadow = writing
@@ -324,18 +315,17 @@ impl Ledger {
 
 impl FinishedChanges {
     fn write(&self, writing: &mut WriteTransaction<'_>, vol: i64) -> Result<()> {
-        for &version in &self.applied {
-            forget_intents(writing, vol, version)?;
+        for &revision in &self.applied {
+            forget_intents(writing, vol, revision)?;
+            writing.settle_records(vol, revision)?;
         }
-        for RolledBackChange { revision: version, operation, deltas, records, outcome } in &self.rolled_back {
-            forget_intents(writing, vol, *version)?;
-            forget_rows(writing, vol, *version)?;
+        for RolledBackChange { revision, operation, deltas, records, outcome } in &self.rolled_back {
+            forget_intents(writing, vol, *revision)?;
+            forget_rows(writing, vol, *revision)?;
             for delta in deltas {
                 add_to_counter(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
             }
-            for record in records {
-                record_rollback(writing, vol, record, operation, *outcome)?;
-            }
+            writing.roll_back_records((vol, *revision), operation, records, *outcome)?;
         }
         Ok(())
     }
@@ -353,9 +343,6 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
     }
     if let Some(version) = version {
         insert_rows(writing, vol, version, &entry.rows)?;
-        if entry.revision.is_none() {
-            writing.count_unrecorded(vol, &entry.records)?;
-        }
     }
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO intent(volume, revision, seq, staging_dir, intent_log, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -383,37 +370,16 @@ fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedCh
     for quota in &entry.quotas {
         check_quota(writing, vol, quota, &entry.deltas)?;
     }
-    writing.write_records(vol, &entry.records, &entry.operation, version)?;
+    writing.write_records(&ChangeRecords {
+        volume: vol,
+        operation: &entry.operation,
+        revision: version,
+        is_new_revision: entry.revision.is_none(),
+        is_pending: !entry.intents.is_empty(),
+        records: &entry.records,
+        filled: &entry.filled,
+    })?;
     Ok(version)
-}
-
-/// Compensates a companion record of a change that was rolled back: appends an audit record with the outcome, or
-/// removes the undo links.
-fn record_rollback(
-    writing: &mut WriteTransaction<'_>,
-    vol: i64,
-    record: &CompanionRecord,
-    operation: &OperationId,
-    outcome: AuditOutcome,
-) -> Result<()> {
-    match record {
-        CompanionRecord::Audit { record, began } => {
-            let mut record = (**record).clone();
-            (record.outcome, record.revision, record.duration) = (outcome, None, began.elapsed());
-            writing.append_record(&record)?;
-        }
-        CompanionRecord::Undoes(operations) => {
-            for undone in operations {
-                writing
-                    .conn
-                    .prepare_cached(
-                        "DELETE FROM undone WHERE volume = ?1 AND operation = ?2 AND undone_by = ?3",
-                    )?
-                    .execute(params![vol, undone.as_bytes(), operation.as_bytes()])?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {

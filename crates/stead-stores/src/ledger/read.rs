@@ -1,9 +1,10 @@
 //! Reads the ledger.
 
 use rusqlite::params;
-use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
+use stead_core::store::{RecordKind, RecordQuery, Revision, RevisionNumber, RevisionQuery, StoredRecord};
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
+use crate::database::companion;
 use crate::database::error::Result;
 use crate::database::newest_revision;
 use crate::ledger::usage::usage_of;
@@ -158,6 +159,16 @@ impl Ledger {
             Ok(PendingIntent { revision: row.get(0)?, staging_dir: row.get(2)?, intent })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The companion row with this kind and key.
+    pub(crate) fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        Ok(companion::find_record(&*self.database.reader()?, self.vol, kind, key)?)
+    }
+
+    /// The companion rows of a kind.
+    pub(crate) fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        Ok(companion::list_records(&*self.database.reader()?, self.vol, kind, query)?)
     }
 
     /// The usage counters, with their paths.

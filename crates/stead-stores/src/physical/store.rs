@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, FileContent,
-    Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, RevisionNumber,
-    RevisionQuery, RevisionSequence, RevisionSet, Store, StoreError, StoreInfo, StoreKind, StorePath,
-    StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, Draft,
+    DraftBase, FileContent, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
+    Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store,
+    StoreError, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -285,6 +285,10 @@ impl Store for PhysicalStore {
         None
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        Some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
     }
@@ -353,6 +357,18 @@ impl History for PhysicalStore {
     fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.check_usable()?;
         self.open_content_ref(past)
+    }
+}
+
+impl CompanionRecords for PhysicalStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        self.check_and_recover()?;
+        self.ledger()?.map_or(Ok(None), |ledger| ledger.record(kind, key))
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        self.check_and_recover()?;
+        self.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.records(kind, query))
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo, StoreResult, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
+    Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreInfo,
+    StoreResult, WalkEntry,
 };
 
 use super::{PhysicalOptions, Pruned};
@@ -83,6 +84,9 @@ impl Store for PhysicalStore {
         match self.0 {}
     }
     fn feed(&self) -> Option<&dyn ChangeFeed> {
+        match self.0 {}
+    }
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
         match self.0 {}
     }
     fn maintenance(&self) -> Option<&dyn Maintenance> {

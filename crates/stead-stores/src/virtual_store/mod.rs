@@ -36,13 +36,14 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, Draft, DraftBase, Feed,
-    FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose,
-    Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StoreKind, StorePath,
-    Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, Draft,
+    DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet,
+    StoreInfo, StoreKind, StorePath, StoredRecord, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
+use crate::database::companion;
 use crate::database::maintenance;
 use crate::database::{Database, DatabaseInner, Volume};
 use dir_cache::DirCache;
@@ -150,6 +151,11 @@ impl Store for VirtualStore {
         Some(self)
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        // Records have no history: an earlier version shows none.
+        self.as_of.is_none().then_some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
     }
@@ -222,6 +228,16 @@ impl Forks for VirtualStore {
 impl ChangeFeed for VirtualStore {
     fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
+    }
+}
+
+impl CompanionRecords for VirtualStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        Ok(companion::find_record(&*self.database_inner().reader()?, self.volume.id, kind, key)?)
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        Ok(companion::list_records(&*self.database_inner().reader()?, self.volume.id, kind, query)?)
     }
 }
 

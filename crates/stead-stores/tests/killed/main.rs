@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
-use stead_core::store::{History, Maintenance, RevisionNumber, RevisionQuery};
+use stead_core::store::{CompanionRecords, History, Maintenance, RevisionNumber, RevisionQuery};
 use stead_core::vfs::{LostUpdates, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::{DisplacedRetention, Durability, PhysicalOptions, PhysicalStore};
@@ -68,7 +68,7 @@ fn the_process_that_is_killed() {
     let store = open(temp, How { keep, durability });
     let door = door(&store, "dies");
     tracer::begin();
-    act.perform(&door, first).unwrap();
+    act.perform(&*store, &door, first).unwrap();
     tracer::end();
 }
 
@@ -84,6 +84,7 @@ fn round(act: Act, other: Other, how: How, calls: Calls, when: usize) -> Round {
     std::fs::create_dir(&root).unwrap();
     let store = open(temp.path(), how);
     let (before, first) = acts::set_up(&door(&store, "dies"), || store.latest_revision().unwrap());
+    acts::put_row(&*store, &Identity::agent("dies"), Vec::new(), "1");
     let set_up = store.latest_revision().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -167,6 +168,10 @@ impl Found<'_> {
         };
         let by_the_dead = deeds("dies");
         assert!(same || by_the_dead == usize::from(is_whole), "{by_the_dead} deeds of the dead process");
+        let row = store.record(&acts::row_kind(), "log").unwrap().expect("there is always a row");
+        let wrote_row = self.act == Act::WriteWithRow && by_the_dead == 1;
+        let wanted = if wrote_row { ("2", Some(acts::LINE.len() as u64)) } else { ("1", None) };
+        assert_eq!((&*row.data, row.size), wanted, "the companion row");
         let by_the_living = usize::from(self.acknowledged && !self.other.is_of_the_host());
         assert_eq!(deeds("lives"), by_the_living, "deeds of the living process");
         if by_the_living == 1 {
@@ -294,6 +299,7 @@ acts! {
     append_much: AppendMuch,
     edit: Edit,
     write: Write,
+    write_with_row: WriteWithRow,
     patch: Patch,
     rename: Move,
     rename_over: MoveOver,
