@@ -256,9 +256,9 @@ impl Store for PhysicalStore {
                 .map_err(errno_to_store_error)?;
             // Without a staging area nothing was changed.
             if let Some(shop) = self.staging_if_open()
-                && let Some(books) = shop.history.ledger()?
+                && let Some(ledger) = shop.history.ledger()?
             {
-                books.sync()?;
+                ledger.sync()?;
             }
         }
         Ok(())
@@ -300,17 +300,17 @@ impl History for PhysicalStore {
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        let books = self.ledger()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.latest_revision())
+        let ledger = self.ledger()?;
+        ledger.map_or(Ok(RevisionNumber(0)), |ledger| ledger.latest_revision())
     }
 
     fn revision_sequence(&self) -> Option<RevisionSequence> {
-        self.ledger().ok().flatten().map(|books| books.revision_sequence())
+        self.ledger().ok().flatten().map(|ledger| ledger.revision_sequence())
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        let books = self.ledger()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.revision_at(time))
+        let ledger = self.ledger()?;
+        ledger.map_or(Ok(RevisionNumber(0)), |ledger| ledger.revision_at(time))
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {

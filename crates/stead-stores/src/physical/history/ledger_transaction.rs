@@ -18,13 +18,14 @@ use super::PhysicalHistory;
 use super::ledger_event::LedgerEvent;
 use super::usage::{UsageChange, check_file_sizes, usage_deltas};
 use crate::Durability;
-use crate::database::companion::FilledSteps;
-use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta};
+use crate::ledger::{
+    FilledSteps, Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
+};
 
 /// What a change writes to the ledger. A change of one action writes before the action; a change of several actions
 /// writes once, after them and before it is done.
 pub(in super::super) struct LedgerTransaction {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<dyn Ledger>,
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
     records: Vec<CompanionRecord>,
@@ -283,7 +284,7 @@ impl PhysicalChange<'_> {
         for stash in trash {
             match book.displaced_rows.remove(&stash) {
                 Some((seq, true)) => {
-                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &book.ledger) {
+                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &*book.ledger) {
                         Ok(bytes) => (kept, moved) = (kept + bytes, true),
                         Err(_) => {
                             self.staging.discard(&stash);
@@ -307,7 +308,7 @@ impl PhysicalChange<'_> {
             // Then the ledger is written at once. If that fails too, the next change writes it.
             let _ = book.ledger.write_finished();
         }
-        keeping.prune_if_needed(kept, &book.ledger);
+        keeping.prune_if_needed(kept, &*book.ledger);
         Some(version)
     }
 }
