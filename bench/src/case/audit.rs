@@ -182,19 +182,13 @@ fn many_records(data: &Path, effort: Effort) -> Result<Table> {
 }
 
 fn record(identity: &Arc<Identity>, number: usize) -> Result<AuditRecord> {
-    Ok(AuditRecord {
-        at: SystemClock.now(),
-        stead: Some("bench/t".into()),
-        identity: Arc::clone(identity),
-        call: "read_file".into(),
-        paths: vec![VfsPath::parse(&format!("/project/src/{}/module-{}.rs", number % 100, number % 10_000))?],
-        scope: Some(AccessScope::ReadWrite),
-        outcome: if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok },
-        dry_run: false,
-        bytes: Some(4_096),
-        file_count: None,
-        duration: Duration::from_micros(12),
-        operation: None,
-        revision: None,
-    })
+    let outcome = if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok };
+    let mut record = AuditRecord::new(SystemClock.now(), Arc::clone(identity), "read_file", outcome);
+    record.stead = Some("bench/t".into());
+    record.paths =
+        vec![VfsPath::parse(&format!("/project/src/{}/module-{}.rs", number % 100, number % 10_000))?];
+    record.scope = Some(AccessScope::ReadWrite);
+    record.bytes = Some(4_096);
+    record.duration = Duration::from_micros(12);
+    Ok(record)
 }

@@ -20,6 +20,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::audit_facts::AuditFacts;
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
 use crate::identity::{Identity, OperationId};
@@ -31,6 +32,7 @@ use crate::store::{DatabaseId, RevisionNumber, StoreResult};
 ///
 /// A call that takes time may have two records: one when it begins and one with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditRecord {
     /// When the call began.
     pub at: Timestamp,
@@ -60,6 +62,35 @@ pub struct AuditRecord {
     pub operation: Option<OperationId>,
     /// The revision that the change made.
     pub revision: Option<RevisionNumber>,
+    /// What the fixed fields have no place for.
+    pub facts: AuditFacts,
+}
+
+impl AuditRecord {
+    /// A record without paths, scope, operation or facts, of a call that took no time.
+    pub fn new(
+        at: Timestamp,
+        identity: Arc<Identity>,
+        call: impl Into<Cow<'static, str>>,
+        outcome: AuditOutcome,
+    ) -> Self {
+        AuditRecord {
+            at,
+            stead: None,
+            identity,
+            call: call.into(),
+            paths: Vec::new(),
+            scope: None,
+            outcome,
+            dry_run: false,
+            bytes: None,
+            file_count: None,
+            duration: Duration::ZERO,
+            operation: None,
+            revision: None,
+            facts: AuditFacts::default(),
+        }
+    }
 }
 
 /// The outcome of a call.

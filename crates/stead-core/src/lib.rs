@@ -5,6 +5,7 @@
 //! the Store behind it. Nothing in this crate uses a disk, a database, a network or a process.
 
 pub mod audit;
+mod audit_facts;
 pub mod clock;
 pub mod edit;
 mod error;
@@ -28,6 +29,7 @@ pub mod vfs;
 pub mod workspace;
 
 pub use audit::{AuditLog, AuditOutcome, AuditRecord};
+pub use audit_facts::{AuditFacts, FactName, FactValue, InvalidFact};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, MAX_EDIT_SIZE, Occurrences};
 pub use error::{Error, ErrorKind, Result, Visibility};

@@ -61,6 +61,14 @@ impl Serialize for Name {
     }
 }
 
+/// Whether the text is 1 to 64 lower-case letters, digits, `_` and `.`, and begins with a letter.
+pub(crate) fn is_plain_identifier(text: &str) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.');
+    text.len() <= 64
+        && text.bytes().all(is_plain)
+        && text.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
+}
+
 /// Displays a name or a path with everything escaped that could mislead a reader or control a terminal.
 ///
 /// Different names are displayed differently: a `\` is doubled, because a single one begins an escape.

@@ -4,8 +4,9 @@ use std::ops::{ControlFlow, Deref};
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, StoreId, StoreInfo, StorePath, Usage, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
+    Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, StoreId, StoreInfo, StorePath,
+    Usage, WalkEntry,
 };
 use stead_core::{Store, StoreResult};
 
@@ -123,6 +124,10 @@ impl Store for MemoryStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.0.feed()
+    }
+
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        self.0.companion_records()
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {

@@ -10,7 +10,8 @@ use rusqlite::Connection;
 use stead_core::store::StoreInfo;
 use stead_core::vfs::{Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{
-    AccessScope, AuditLog, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
+    AccessScope, AuditFacts, AuditLog, Clock, FactName, Identity, Mount, Store, SystemClock, Timestamp, Vfs,
+    VfsPath, Workspace,
 };
 use stead_stores::{
     ArchiveLookup, Audit, AuditAccess, AuditEntry, AuditQuery, AuditVerified, Database, DatabaseOptions,
@@ -187,6 +188,38 @@ fn a_change_that_fails_leaves_no_gap_in_the_chain() {
     let verified = fixture.verify();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!(verified.records, 8 * 50 * 2);
+}
+
+#[test]
+fn facts_are_found_archived_and_verified() {
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
+    let fact = |name: &str| name.parse::<FactName>().unwrap();
+    let facts = AuditFacts::default().with(fact("folder.id"), "f-1 \"x\"").unwrap();
+    let facts = facts.with(fact("exit"), 7).unwrap().with(fact("ask"), true).unwrap();
+    let inside = vfs.with_facts(facts.clone());
+    inside.write("/notes/a", "1").unwrap();
+    inside.read("/read/a").unwrap();
+    vfs.with_facts(AuditFacts::default().with(fact("exit"), "70").unwrap()).read("/read/a").unwrap();
+    vfs.read("/read/a").unwrap();
+    drop((vfs, inside));
+    let found = |name: &str, value: &str| {
+        let query = AuditQuery { facts: vec![(fact(name), value.to_owned())], ..AuditQuery::default() };
+        entries_matching(&fixture.access(), &query).into_iter().filter(|entry| entry.facts == facts).count()
+    };
+    let counts = [("folder.id", "f-1 \"x\""), ("exit", "7"), ("ask", "true"), ("exit", "70"), ("other", "7")];
+    assert_eq!(counts.map(|(name, value)| found(name, value)), [2, 2, 2, 0, 0]);
+    let to = fixture.directory.path().join("archive");
+    let archived = fixture.access().archive(Timestamp(i64::MAX), &to).unwrap();
+    let file = to.join(archived.file.unwrap());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("\\\"exit\\\":7,").count() + text.matches("\"exit\":7,").count(), 2);
+    assert_eq!(verify_archive(&file).unwrap().0.problems, [""; 0]);
+    let fixture = Fixture::new();
+    fixture.vfs().with_facts(facts).write("/notes/a", "1").unwrap();
+    assert_eq!(fixture.verify().problems, [""; 0]);
+    fixture.tamper("UPDATE audit SET body = replace(body, '\"exit\":7', '\"exit\":8')");
+    fixture.problem();
 }
 
 #[test]

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::{History, Maintenance, Parents, RevisionId, RevisionNumber};
+use stead_core::store::{
+    Change, CompanionRecord, CompanionRow, History, Maintenance, NodePath, Parents, RecordKind, RecordQuery,
+    RevisionId, RevisionNumber, Step, StorePath,
+};
 use stead_core::testkit::{TreeSnapshot as Tree, snapshot_of};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions};
 use stead_core::{
-    AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
-    Workspace,
+    AccessScope, Clock, FixedClock, Identity, Mount, Operation, OperationId, Store, StoreError, SystemClock,
+    Timestamp, Vfs, VfsPath, Workspace,
 };
 use stead_stores::database::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
@@ -303,6 +306,48 @@ fn a_backup_is_consistent_and_can_be_restored() {
             .unwrap()
             .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("restoring") })
     );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_restored_backup_has_its_own_companion_rows_and_the_present_ones_of_host_directories() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("root")).unwrap();
+    let database = open(&dir.path().join("db"));
+    let inside = database.store(["a"]).unwrap();
+    let mut options = stead_stores::PhysicalOptions::new(dir.path().join("state"));
+    (options.durability, options.ledger) = (Durability::Fast, database.clone().into());
+    let host = stead_stores::PhysicalStore::open(dir.path().join("root"), options).unwrap();
+    let kind = RecordKind::new("manifest").unwrap();
+    let put = |store: &dyn Store, keys: &[&str], data: &str| {
+        let at = NodePath::from_root(StorePath::from_checked("f"));
+        let step = Step::Write { at, content: data.as_bytes().to_vec().into(), options: Default::default() };
+        let now = SystemClock.now();
+        let identity = Arc::new(Identity::agent("a"));
+        let operation = Operation { id: OperationId::fresh(now), identity, tool: "test".into(), at: now };
+        let row = |key: &&str| CompanionRecord::Row(CompanionRow::put(kind.clone(), *key, data).unwrap());
+        let records = keys.iter().map(row).collect();
+        store.apply(Change { records, ..Change::new(operation, vec![step]) }).unwrap();
+    };
+    let rows = |store: &dyn Store| {
+        let rows = store.companion_records().unwrap().records(&kind, &RecordQuery::first(9)).unwrap();
+        rows.into_iter().map(|row| format!("{}={}", row.key, row.data)).collect::<Vec<_>>().join(" ")
+    };
+    for store in [&inside as &dyn Store, &host] {
+        put(store, &["k"], "1");
+    }
+    let copy = dir.path().join("copy.db");
+    database.backup(&copy, &mut |_| ()).unwrap();
+    for store in [&inside as &dyn Store, &host] {
+        put(store, &["k", "new"], "2");
+    }
+    database.restore_backup(&copy, &mut |_| ()).unwrap();
+    assert_eq!((&*rows(&inside), &*rows(&host)), ("k=1", "k=2 new=2"));
+    put(&host, &["k"], "3");
+    assert_eq!((&*rows(&inside), &*rows(&host)), ("k=1", "k=3 new=2"));
+    database.gc(without_grace(), SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!((&*rows(&inside), &*rows(&host)), ("k=1", "k=3 new=2"));
+    assert_sound(&database);
 }
 
 #[test]

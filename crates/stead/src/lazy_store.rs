@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
-    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StoreId, StoreInfo,
-    StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
+    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
+    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
+    Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord, Subscription, Usage,
+    VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
@@ -30,12 +31,14 @@ pub(crate) struct Abilities {
     pub(crate) feed: bool,
     /// Whether it has [`Forks`].
     pub(crate) forks: bool,
+    /// Whether it has [`CompanionRecords`].
+    pub(crate) companion_records: bool,
 }
 
 impl Abilities {
     /// Those of a Store in a database.
     pub(crate) const ALL: Abilities =
-        Abilities { history: true, retains_content: true, feed: true, forks: true };
+        Abilities { history: true, retains_content: true, feed: true, forks: true, companion_records: true };
 }
 
 /// A Store that opens at the first call that needs it.
@@ -225,8 +228,23 @@ impl Store for LazyStore {
         self.abilities.feed.then_some(self)
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        self.abilities.companion_records.then_some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl CompanionRecords for LazyStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        self.store()?.require_companion_records()?.record(kind, key)
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        self.store()?.require_companion_records()?.records(kind, query)
     }
 }
 

@@ -6,8 +6,8 @@ use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{
-    AccessScope, AuditLog, AuditOutcome, CallMonitor as CallWatch, Clock, ErrorKind, Identity, Mount, Vfs,
-    Workspace,
+    AccessScope, AuditFacts, AuditLog, AuditOutcome, CallMonitor as CallWatch, Clock, ErrorKind, Identity,
+    Mount, Vfs, Workspace,
 };
 use stead_stores::Database;
 
@@ -126,6 +126,11 @@ impl Stead {
     /// This stead after a person has approved: Workspaces whose approval policy asks first no longer ask.
     pub fn with_approval(&self) -> Stead {
         Stead { vfs: self.vfs.with_approval(), ..self.clone() }
+    }
+
+    /// This stead with facts that the audit records of its calls get: see [`Vfs::with_facts`].
+    pub fn with_facts(&self, facts: AuditFacts) -> Stead {
+        self.with_vfs(&self.vfs.with_facts(facts))
     }
 
     /// This stead as it was at a version or a time: read-only, see [`Vfs::as_of`].

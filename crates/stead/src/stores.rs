@@ -166,21 +166,8 @@ impl Stores {
     fn audited<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(log) = self.opener.audit()? else { return act() };
         let began = Instant::now();
-        let mut record = AuditRecord {
-            at: SystemClock.now(),
-            stead: None,
-            identity: Arc::new(Identity::agent("(operator)")),
-            call: call.into(),
-            paths: Vec::new(),
-            scope: None,
-            outcome: AuditOutcome::Begun,
-            dry_run: false,
-            bytes: None,
-            file_count: None,
-            duration: began.elapsed(),
-            operation: None,
-            revision: None,
-        };
+        let operator = Arc::new(Identity::agent("(operator)"));
+        let mut record = AuditRecord::new(SystemClock.now(), operator, call, AuditOutcome::Begun);
         log.append(&record)?;
         let done = act();
         record.outcome = match &done {
@@ -382,7 +369,7 @@ impl StoreOpener {
             }
             StoreConfig::Physical { path, displaced_retention } => {
                 let retains_content = displaced_retention.is_some();
-                let abilities = Abilities { history: true, retains_content, feed: false, forks: false };
+                let abilities = Abilities { feed: false, forks: false, retains_content, ..Abilities::ALL };
                 let id = PhysicalStore::id_in(self.database_id, &path);
                 LazyStore::new(name, id, self.info(StoreKind::Physical), abilities, move || {
                     opener.try_open_audit();

@@ -49,6 +49,29 @@ fn records_are_shown_newest_first() {
 }
 
 #[test]
+fn facts_are_shown_exported_and_asked_for() {
+    let dir = dir_with_records();
+    let config = stead::Config::load(&dir.path("stead.toml")).unwrap();
+    let facts = [("folder.id", "f 1".into()), ("exit", stead::FactValue::Integer(7))];
+    let facts = facts.into_iter().fold(stead::AuditFacts::default(), |facts, (name, value)| {
+        facts.with(stead::FactName::new(name).unwrap(), value).unwrap()
+    });
+    let coder = stead::Stead::open(&config, "coder").unwrap().with_facts(facts);
+    coder.vfs().exists("/notes/plan.md").unwrap();
+    drop(coder);
+    let line = "coder exists ok /notes/plan.md folder.id=f 1 exit=7";
+    assert_eq!(without_times(&dir.run(["audit", "--fact", "exit=7", "--fact", "folder.id=f 1"])), line);
+    assert!(
+        dir.run(["audit", "--fact", "exit=7", "--json"]).contains(r#""facts":{"folder.id":"f 1","exit":7}"#)
+    );
+    let table = dir.run(["audit", "export", "--format", "csv", "--fact", "exit=7"]);
+    assert!(table.ends_with(r#","{""folder.id"":""f 1"",""exit"":7}""#), "{table}");
+    assert_snapshot!(dir.run(["audit", "--fact", "exit=8"]), @"! No records match.");
+    assert!(dir.run(["audit", "--fact", "exit"]).contains("NAME=VALUE"));
+    assert!(dir.run(["audit", "--fact", "agent=coder"]).contains("can't name a fact"));
+}
+
+#[test]
 fn a_cursor_leads_to_the_next_page_of_records() {
     let dir = dir_with_records();
     let output = dir.run(["audit", "--limit", "3"]);
@@ -80,10 +103,10 @@ fn records_are_exported_as_a_table_into_a_file() {
     let dir = dir_with_records();
     assert_snapshot!(dir.run(["audit", "export", "--format", "csv", "--output", "a.csv"]), @"! Wrote 5 records to a.csv");
     let table = std::fs::read_to_string(dir.path("a.csv")).unwrap();
-    let header = "at,stead,agent,thread,organization,team,call,path,path2,scope,outcome,code,dry_run,bytes,files,took_us,operation,version,instance,seq";
+    let header = "at,stead,agent,thread,organization,team,call,path,path2,scope,outcome,code,dry_run,bytes,files,took_us,operation,version,instance,seq,facts";
     assert_eq!(table.lines().next(), Some(header));
     assert_eq!(table.lines().count(), 6);
-    assert!(table.lines().all(|line| line.split(',').count() == 20));
+    assert!(table.lines().all(|line| line.split(',').count() == 21));
     assert!(table.contains(",cp,/notes/plan.md,/notes/old/plan.md,READ_WRITE,ok,"));
     assert_snapshot!(dir.run(["audit", "export", "--output", "a.csv"]), @r"
     ! stead: `a.csv` exists already; choose another name

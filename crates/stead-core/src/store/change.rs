@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-use crate::audit::AuditRecord;
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
-use crate::identity::{Operation, OperationId};
+use crate::identity::Operation;
 use crate::monitor::CallMonitor;
 use crate::store::{
-    Attr, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent, ShortTag, Side,
-    StorePath, TagRef, VersionTag,
+    Attr, CompanionRecord, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent,
+    ShortTag, Side, StorePath, TagRef, VersionTag,
 };
 
 /// Steps that are applied together, with their preconditions and companion records.
@@ -72,33 +70,6 @@ impl Change {
             blind_at: None,
             sync: SyncPolicy::Now,
             monitor: None,
-        }
-    }
-}
-
-/// A record that is committed together with a change.
-#[derive(Debug, Clone)]
-pub enum CompanionRecord {
-    /// An audit record.
-    Audit {
-        /// The record, except the fields that are known only when the change is applied.
-        record: Box<AuditRecord>,
-        /// When the call began.
-        began: Instant,
-    },
-    /// The operations that the change undoes.
-    Undoes(Vec<OperationId>),
-}
-
-impl CompanionRecord {
-    /// The audit record, completed with the revision that the change made and the time since the call began; `None` for
-    /// every other kind of record.
-    pub fn into_audit_record(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
-        match self {
-            CompanionRecord::Audit { record, began } => {
-                Some(AuditRecord { revision: version, duration: began.elapsed(), ..*record })
-            }
-            CompanionRecord::Undoes(_) => None,
         }
     }
 }
@@ -212,6 +183,22 @@ pub enum Step {
         /// The time of the last modification.
         modified: Option<Timestamp>,
     },
+}
+
+impl Step {
+    /// The path that the step leaves something at or removes it from: for a rename or a copy the new path.
+    pub fn path(&self) -> &NodePath {
+        match self {
+            Step::Write { at, .. }
+            | Step::Edit { at, .. }
+            | Step::Append { at, .. }
+            | Step::Mkdir { at, .. }
+            | Step::Symlink { at, .. }
+            | Step::Remove { at, .. }
+            | Step::SetAttr { at, .. } => at,
+            Step::Rename { to, .. } | Step::Copy { to, .. } => to,
+        }
+    }
 }
 
 /// How a step writes content.

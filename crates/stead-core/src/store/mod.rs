@@ -1,8 +1,8 @@
 //! The Store port: what holds the files behind a Workspace.
 //!
 //! [`Store`] is small: it reads, lists and searches files, and changes them through one call, [`Store::apply`]. What only
-//! some Stores can do is a trait of its own, which [`Store`] hands out: [`History`], [`Forks`], [`ChangeFeed`] and
-//! [`Maintenance`].
+//! some Stores can do is a trait of its own, which [`Store`] hands out: [`History`], [`Forks`], [`ChangeFeed`],
+//! [`CompanionRecords`] and [`Maintenance`].
 //!
 //! A Store knows nothing of agents, scopes or Workspaces: [`crate::Vfs`] has decided about access before it calls a Store.
 //! A Store never follows a symlink. It returns [`StoreError::Link`], and [`crate::Vfs`] resolves and authorizes the target.
@@ -29,6 +29,7 @@
 mod attr;
 mod capture;
 mod change;
+mod companion;
 mod draft;
 mod error;
 mod feed;
@@ -48,8 +49,12 @@ pub use attr::{
 };
 pub use capture::{CaptureScope, CaptureScopes, Captured, Coverage};
 pub use change::{
-    Applied, Change, CompanionRecord, Content, DisplacedContent, IfMissing, Parents, Precondition,
-    ProtectedNames, PutOptions, Replace, Step, StepOutcome, Subtree, SyncPolicy,
+    Applied, Change, Content, DisplacedContent, IfMissing, Parents, Precondition, ProtectedNames, PutOptions,
+    Replace, Step, StepOutcome, Subtree, SyncPolicy,
+};
+pub use companion::{
+    CompanionRecord, CompanionRecords, CompanionRow, InvalidRecord, RecordKind, RecordQuery, RowAction,
+    StoredRecord,
 };
 pub use draft::{Draft, DraftBase, OpenContent, SealedContent};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
@@ -169,6 +174,9 @@ pub trait Store: Debug + Send + Sync {
     /// Reports the Store's changes, if the Store sees all of them.
     fn feed(&self) -> Option<&dyn ChangeFeed>;
 
+    /// Reads the rows that changes have written beside their files, if the Store commits such rows.
+    fn companion_records(&self) -> Option<&dyn CompanionRecords>;
+
     /// Checks and removes the Store, if it keeps anything of its own.
     fn maintenance(&self) -> Option<&dyn Maintenance>;
 }
@@ -203,6 +211,11 @@ impl dyn Store + '_ {
     /// [`Store::feed`], or [`StoreError::Unsupported`].
     pub fn require_feed(&self) -> StoreResult<&dyn ChangeFeed> {
         self.feed().ok_or(StoreError::Unsupported("this Store doesn't report changes"))
+    }
+
+    /// [`Store::companion_records`], or [`StoreError::Unsupported`].
+    pub fn require_companion_records(&self) -> StoreResult<&dyn CompanionRecords> {
+        self.companion_records().ok_or(StoreError::Unsupported("this Store keeps no companion records"))
     }
 
     /// [`Store::maintenance`], or [`StoreError::Unsupported`].

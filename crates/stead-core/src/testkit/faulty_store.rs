@@ -8,10 +8,11 @@ use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, Draft, DraftBase,
-    Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, SealedContent, Store, StoreError, StoreId,
-    StoreInfo, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
+    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
+    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
+    SealedContent, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord, Subscription,
+    Usage, VerifyReport, WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -164,8 +165,23 @@ impl Store for FaultyStore {
         self.store.feed().map(|_| self as &dyn ChangeFeed)
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        self.store.companion_records().map(|_| self as &dyn CompanionRecords)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.store.maintenance().map(|_| self as &dyn Maintenance)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl CompanionRecords for FaultyStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        self.connection.call(|| self.store.require_companion_records()?.record(kind, key))
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        self.connection.call(|| self.store.require_companion_records()?.records(kind, query))
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId, StoreInfo, StorePath, StoreResult,
-    Usage, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
+    Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId, StoreInfo,
+    StorePath, StoreResult, Usage, WalkEntry,
 };
 
 /// Wraps a Store and calls `interfere` after every change, before the caller gets its result.
@@ -113,6 +113,10 @@ impl Store for InterferingStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.store.feed()
+    }
+
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        self.store.companion_records()
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {

@@ -8,15 +8,16 @@ use parking_lot::Mutex;
 
 use super::memory_audit_log::MemoryAuditLog;
 use super::model::{DraftBytes, ModelBody, ModelTree};
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, AuditRecord};
 use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, ChangeFeed, ChangeListener, ChangeListeners, CompanionRecord, Draft, DraftBase,
-    Entry, Feed, FeedEntry, FileContent, Forks, History, Listing, Maintenance, NodeId, NodeKind, NodePath,
-    OpenContent, OpenPurpose, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError, StoreId,
-    StoreInfo, StoreKind, StorePath, StoreResult, Subscription, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, ChangeListener, ChangeListeners, CompanionRecord, CompanionRecords,
+    Draft, DraftBase, Entry, Feed, FeedEntry, FileContent, Forks, History, Listing, Maintenance, NodeId,
+    NodeKind, NodePath, OpenContent, OpenPurpose, Page, QuotaRoot, RevisionNumber, SealedContent, Store,
+    StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, Subscription, Usage, VerifyReport,
+    WalkEntry,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -56,9 +57,14 @@ impl ModelStore {
     }
 
     fn append_records(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
-        let append = |record: CompanionRecord| match &self.audit_log {
-            Some(log) => record.into_audit_record(None).map_or(Ok(()), |record| log.append(&record)),
-            None => Err(StoreError::Unsupported("this Store keeps no audit records")),
+        let append = |record: CompanionRecord| match (record, &self.audit_log) {
+            (CompanionRecord::Audit { record, began }, Some(log)) => {
+                log.append(&AuditRecord { duration: began.elapsed(), ..*record })
+            }
+            (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
+            (CompanionRecord::Row(_), _) | (_, None) => {
+                Err(StoreError::Unsupported("this Store keeps no companion records"))
+            }
         };
         records.into_iter().try_for_each(append)
     }
@@ -232,6 +238,10 @@ impl Store for ModelStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         Some(self)
+    }
+
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        None
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {

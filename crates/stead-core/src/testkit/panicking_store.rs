@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    Applied, Attr, Change, ChangeFeed, DatabaseId, Draft, DraftBase, FileContent, Forks, History, Listing,
-    Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId, StoreInfo, StorePath,
-    StoreResult, Usage, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, DatabaseId, Draft, DraftBase, FileContent, Forks,
+    History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreId,
+    StoreInfo, StorePath, StoreResult, Usage, WalkEntry,
 };
 
 /// Panics on every call, except that it has an id.
@@ -99,6 +99,10 @@ impl Store for PanickingStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         panic!("the Store was called: feed")
+    }
+
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        panic!("the Store was touched: companion_records")
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {

@@ -383,19 +383,15 @@ impl<'v> Call<'v> {
         let paths = self.audit_paths();
         let scope = || Some(self.shared().router.route(paths.first()?)?.workspace.scope());
         AuditRecord {
-            at: self.at,
             stead: self.shared().stead.clone(),
-            identity: Arc::clone(&self.shared().identity),
-            call: self.recorded_tool(),
             scope: self.scope.get().or_else(scope),
             paths,
-            outcome,
             dry_run: self.dry_run.get(),
             bytes: self.bytes.get(),
-            file_count: None,
             duration: self.began.elapsed(),
             operation: self.operation.get().copied().or(self.vfs.operation),
-            revision: None,
+            facts: self.vfs.facts.clone(),
+            ..AuditRecord::new(self.at, Arc::clone(&self.shared().identity), self.recorded_tool(), outcome)
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::audit_facts::AuditFacts;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::OperationId;
@@ -23,6 +24,7 @@ pub(super) struct CompoundOperation {
     at: Timestamp,
     began: Instant,
     operation: OperationId,
+    facts: AuditFacts,
     bytes: AtomicU64,
     file_count: Mutex<Option<u64>>,
     /// Whether a synced record says that the operation is about to change something.
@@ -69,6 +71,7 @@ impl Vfs {
             at,
             began: Instant::now(),
             operation,
+            facts: self.facts.clone(),
             bytes: AtomicU64::new(0),
             file_count: Mutex::new(None),
             announced: AtomicBool::new(false),
@@ -136,19 +139,15 @@ impl CompoundOperation {
         let begun = outcome == AuditOutcome::Begun;
         let route = self.paths.first().and_then(|path| shared.router.route(path));
         AuditRecord {
-            at: self.at,
             stead: shared.stead.clone(),
-            identity: Arc::clone(&shared.identity),
-            call: self.tool.clone(),
             paths: self.paths.clone(),
             scope: route.map(|route| route.workspace.scope()),
-            outcome,
             bytes: (!begun).then(|| self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
-            dry_run: false,
             file_count: *self.file_count.lock(),
             duration: self.began.elapsed(),
             operation: Some(self.operation),
-            revision: None,
+            facts: self.facts.clone(),
+            ..AuditRecord::new(self.at, Arc::clone(&shared.identity), self.tool.clone(), outcome)
         }
     }
 

@@ -74,6 +74,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::audit::AuditLog;
+use crate::audit_facts::AuditFacts;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::identity::{Identity, OperationId};
@@ -124,6 +125,8 @@ pub struct Vfs {
     compound: Option<Arc<CompoundOperation>>,
     /// The audit record that all calls through this `Vfs` share, if they are made for one call of a surface.
     single_record: Option<Arc<SingleRecord>>,
+    /// Facts that every audit record gets.
+    facts: AuditFacts,
 }
 
 #[derive(Debug)]
@@ -228,6 +231,7 @@ impl VfsBuilder {
             monitor: None,
             compound: None,
             single_record: None,
+            facts: AuditFacts::default(),
         })
     }
 }
@@ -281,6 +285,16 @@ impl Vfs {
     /// Returns this `Vfs` with a monitor, which its calls report progress to and which can stop them.
     pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
         Vfs { monitor: Some(watch), ..self.clone() }
+    }
+
+    /// Returns this `Vfs` with facts that the audit records of its calls get, in place of those that it has.
+    pub fn with_facts(&self, facts: AuditFacts) -> Vfs {
+        Vfs { facts, ..self.clone() }
+    }
+
+    /// The facts that the audit records of its calls get.
+    pub fn facts(&self) -> &AuditFacts {
+        &self.facts
     }
 
     /// The monitor of this `Vfs`, if it has one: for long work outside of the `Vfs`.

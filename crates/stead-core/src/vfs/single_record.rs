@@ -99,19 +99,12 @@ impl Vfs {
         let paths: Vec<_> = path.and_then(|path| VfsPath::parse(path).ok()).into_iter().collect();
         let route = paths.first().and_then(|path| self.shared.router.route(path));
         AuditRecord {
-            at: self.shared.clock.now(),
             stead: self.shared.stead.clone(),
-            identity: Arc::clone(&self.shared.identity),
-            call: Cow::Borrowed(""),
             scope: route.map(|route| route.workspace.scope()),
             paths,
-            outcome,
-            dry_run: false,
-            bytes: None,
-            file_count: None,
-            duration: std::time::Duration::ZERO,
             operation: inside.operation,
-            revision: None,
+            facts: inside.facts.clone(),
+            ..AuditRecord::new(self.shared.clock.now(), Arc::clone(&self.shared.identity), "", outcome)
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use stead_core::store::RevisionNumber;
-use stead_core::{AuditRecord, OperationId, Timestamp};
+use stead_core::{AuditFacts, AuditRecord, FactValue, OperationId, Timestamp};
 use uuid::Uuid;
 
 use crate::audit::change_digest::ChangeDigest;
@@ -85,6 +85,7 @@ impl RecordBody {
         text.number("version", version.map(|version| version.0));
         text.text_if_some("did", did.map(|did| &*did.digest));
         text.number("unrecorded", did.map(|did| did.unrecorded).filter(|count| *count != 0));
+        text.facts(&record.facts);
         text.0.push('}');
         RecordBody(text.0)
     }
@@ -132,6 +133,27 @@ impl JsonText {
                 Err(_) => write!(self.0, "{value}").expect("writing to a String can't fail"),
             }
         }
+    }
+
+    /// Appends the facts as an object, unless there are none. Their names need no escaping.
+    fn facts(&mut self, facts: &AuditFacts) {
+        if facts.is_empty() {
+            return;
+        }
+        self.0.push_str(",\"facts\":{");
+        for (index, (name, value)) in facts.iter().enumerate() {
+            if index > 0 {
+                self.0.push(',');
+            }
+            self.quoted(name.as_str());
+            self.0.push(':');
+            match value {
+                FactValue::Bool(value) => self.0.push_str(if *value { "true" } else { "false" }),
+                FactValue::Integer(value) => append_number(&mut self.0, *value),
+                FactValue::Text(value) => self.quoted(value),
+            }
+        }
+        self.0.push('}');
     }
 
     /// Appends a text in quotes, escaped for JSON.
@@ -284,6 +306,9 @@ pub struct AuditEntry {
     /// How many revisions before it have no record.
     #[serde(default)]
     pub unrecorded: i64,
+    /// What the fixed fields have no place for.
+    #[serde(default)]
+    pub facts: AuditFacts,
 }
 
 /// The text isn't a valid record.
@@ -310,39 +335,48 @@ mod tests {
     use std::time::Duration;
 
     use stead_core::store::RevisionNumber;
-    use stead_core::{AccessScope, AuditOutcome, ErrorKind, Identity, VfsPath};
+    use stead_core::{AccessScope, AuditOutcome, ErrorKind, FactName, Identity, VfsPath};
 
     use super::*;
+
+    fn record(at: i64, identity: Identity, path: &str, outcome: AuditOutcome) -> AuditRecord {
+        let mut record = AuditRecord::new(Timestamp(at), Arc::new(identity), "read", outcome);
+        record.paths = vec![VfsPath::parse(path).unwrap()];
+        record
+    }
 
     #[test]
     fn a_record_is_written_with_its_fields_in_order_and_read_again() {
         let operation = OperationId::from_bytes([7; 16]);
-        let record = AuditRecord {
-            at: Timestamp(1_700_000_000_123_456_789),
-            stead: Some("co\\der".into()),
-            identity: Arc::new(Identity::agent("co\"der").with_thread("t")),
-            call: "write_file".into(),
-            paths: vec![VfsPath::parse("/notes/a\u{e9}.md").unwrap()],
-            scope: Some(AccessScope::ReadWrite),
-            outcome: AuditOutcome::Failed(ErrorKind::Quota),
-            dry_run: true,
-            bytes: Some(12),
-            file_count: Some(u64::MAX),
-            duration: Duration::from_micros(34),
-            operation: Some(operation),
-            revision: Some(RevisionNumber(5)),
-        };
+        let mut record = record(
+            1_700_000_000_123_456_789,
+            Identity::agent("co\"der").with_thread("t"),
+            "/notes/a\u{e9}.md",
+            AuditOutcome::Failed(ErrorKind::Quota),
+        );
+        record.stead = Some("co\\der".into());
+        record.scope = Some(AccessScope::ReadWrite);
+        record.dry_run = true;
+        record.bytes = Some(12);
+        record.file_count = Some(u64::MAX);
+        record.duration = Duration::from_micros(34);
+        record.operation = Some(operation);
+        record.revision = Some(RevisionNumber(5));
+        let fact = |name| FactName::new(name).unwrap();
+        let facts = AuditFacts::default().with(fact("folder.id"), "a\"b").unwrap();
+        record.facts = facts.with(fact("exit"), -1).unwrap().with(fact("ask"), true).unwrap();
         let mut body = "what was there before".to_owned();
         RecordBody::of(&record).write_at(&Uuid::nil(), 3, &mut body);
         assert_eq!(
             body,
             "{\"instance\":\"00000000-0000-0000-0000-000000000000\",\"seq\":3,\"at\":\"2023-11-14T22:13:20.123456Z\",\
-             \"stead\":\"co\\\\der\",\"agent\":\"co\\\"der\",\"thread\":\"t\",\"call\":\"write_file\",\"paths\":[\"/notes/a\u{e9}.md\"],\
+             \"stead\":\"co\\\\der\",\"agent\":\"co\\\"der\",\"thread\":\"t\",\"call\":\"read\",\"paths\":[\"/notes/a\u{e9}.md\"],\
              \"scope\":\"READ_WRITE\",\"outcome\":\"failed\",\"code\":\"quota\",\"dry_run\":true,\"bytes\":12,\"files\":18446744073709551615,\"took_us\":34,\
-             \"operation\":\"07070707-0707-0707-0707-070707070707\",\"version\":5}"
+             \"operation\":\"07070707-0707-0707-0707-070707070707\",\"version\":5,\"facts\":{\"folder.id\":\"a\\\"b\",\"exit\":-1,\"ask\":true}}"
         );
         let entry = AuditEntry::parse(9, &body).unwrap();
         assert_eq!((entry.id, entry.seq, &*entry.agent, entry.version), (9, 3, "co\"der", Some(5)));
+        assert_eq!(entry.facts, record.facts);
         assert_eq!(entry.at(), Some(Timestamp(1_700_000_000_123_456_000)));
         assert_eq!(AuditEntry::parse(1, "{}"), Err(InvalidAuditEntry));
     }
@@ -362,21 +396,10 @@ mod tests {
     #[test]
     fn what_began_and_ended_is_one_record() {
         let record = |at: i64, path: &str, outcome: AuditOutcome| {
-            RecordBody::of(&AuditRecord {
-                at: Timestamp(at * 1_000),
-                stead: None,
-                identity: Arc::new(Identity::agent("\"outcome\":\"begun\"")),
-                call: "read".into(),
-                paths: vec![VfsPath::parse(path).unwrap()],
-                scope: None,
-                outcome,
-                dry_run: false,
-                bytes: (outcome != AuditOutcome::Begun).then_some(7),
-                file_count: None,
-                duration: Duration::ZERO,
-                operation: None,
-                revision: None,
-            })
+            let agent = Identity::agent("\"outcome\":\"begun\"");
+            let mut record = record(at * 1_000, agent, path, outcome);
+            record.bytes = (outcome != AuditOutcome::Begun).then_some(7);
+            RecordBody::of(&record)
         };
         use AuditOutcome::{Begun, Ok};
         let entries = vec![

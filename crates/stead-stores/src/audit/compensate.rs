@@ -46,19 +46,16 @@ fn taken_back(entry: AuditEntry) -> Option<AuditRecord> {
         team: entry.team.clone(),
         ..Identity::agent(&*entry.agent)
     };
-    Some(AuditRecord {
-        at: entry.at()?,
-        stead: entry.stead.as_deref().map(Into::into),
-        identity: Arc::new(identity),
-        call: entry.call.into(),
-        paths,
-        scope: entry.scope.as_deref().and_then(|scope| scope.parse().ok()),
-        outcome: AuditOutcome::from_error_kind(ErrorKind::Unavailable),
-        dry_run: entry.dry_run,
-        bytes: entry.bytes,
-        file_count: entry.files,
-        duration: Duration::from_micros(entry.took_us),
-        operation: entry.operation,
-        revision: None,
-    })
+    let outcome = AuditOutcome::from_error_kind(ErrorKind::Unavailable);
+    let mut record = AuditRecord::new(entry.at()?, Arc::new(identity), entry.call, outcome);
+    record.stead = entry.stead.as_deref().map(Into::into);
+    record.paths = paths;
+    record.scope = entry.scope.as_deref().and_then(|scope| scope.parse().ok());
+    record.dry_run = entry.dry_run;
+    record.bytes = entry.bytes;
+    record.file_count = entry.files;
+    record.duration = Duration::from_micros(entry.took_us);
+    record.operation = entry.operation;
+    record.facts = entry.facts;
+    Some(record)
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Statement, params_from_iter};
 use stead_core::store::{ChangeSignal, Subscription};
-use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
+use stead_core::{FactName, OperationId, StoreResult, Timestamp, VfsPath};
 
 use crate::audit::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
 use crate::audit::body::{AuditEntry, time_text};
@@ -35,6 +35,8 @@ pub struct AuditQuery {
     pub operation: Option<OperationId>,
     /// Only records with this outcome: `ok`, `denied`, `failed` or `begun`.
     pub outcome: Option<String>,
+    /// Only records that have these facts. A value is compared as it is shown: `7`, `true` or the text.
+    pub facts: Vec<(FactName, String)>,
     /// Only records of calls that began at this time or later.
     pub since: Option<Timestamp>,
     /// Only records of calls that began before this time.
@@ -152,6 +154,11 @@ impl AuditQuery {
             if let Some(wanted) = wanted {
                 all.add(&format!("{column} = ?"), wanted.clone());
             }
+        }
+        for (name, value) in &self.facts {
+            // A name has no quotes. `->>` is the text without quotes, `->` is a number or a boolean as JSON.
+            let member = format!("'$.facts.\"{name}\"'");
+            all.add(&format!("(body ->> {member} = ? OR body -> {member} = ?)"), value.clone());
         }
         if let Some(path) = self.path.as_ref().filter(|path| !path.is_root()) {
             // In characters, as SQLite's `substr` counts.

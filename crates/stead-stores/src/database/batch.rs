@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use stead_core::store::{CompanionRecord, RevisionNumber};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use crate::Durability;
-use crate::audit::{Chain, ChainAppender, ChainEndFile, ChangeDigest, RecordBody};
+use crate::audit::{Chain, ChainAppender, ChainEndFile, RecordBody};
 use crate::database::error::{DatabaseError, Result, from_sqlite};
 use crate::database::group_commit::{CommitSync, DiskSpace, JobOutcome, WriteJob};
 use crate::database::reserve::{DiskReserve, LOW_SPACE};
 use crate::database::revision_file;
-use crate::database::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
+use crate::database::schema::{DIR_EPOCH, NEXT_NODE, synchronous};
 use crate::database::{DatabaseInner, Volume, newest_revision};
 
 /// How many node ids are taken from the database's counter at once.
@@ -155,54 +154,6 @@ impl WriteTransaction<'_> {
                 at.0
             ])?;
         Ok(version)
-    }
-
-    /// Writes the companion records of a change of a volume. `version` is the revision that the change made, if any.
-    pub(crate) fn write_records(
-        &mut self,
-        volume: i64,
-        records: &[CompanionRecord],
-        operation: &Operation,
-        version: Option<i64>,
-    ) -> Result<()> {
-        let is_recorded = records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. }));
-        let did = match version.filter(|_| is_recorded) {
-            Some(version) => Some(ChangeDigest::of(self.conn, volume, version)?),
-            None => None,
-        };
-        for record in records {
-            match record {
-                CompanionRecord::Audit { record, began } => {
-                    let version = version.map(RevisionNumber);
-                    self.append_body(&RecordBody::of_change(record, version, began.elapsed(), did.as_ref()))?;
-                }
-                CompanionRecord::Undoes(operations) => {
-                    for undone in operations {
-                        self.conn
-                            .prepare_cached(
-                                "INSERT OR IGNORE INTO undone(volume, operation, undone_by) VALUES (?1, ?2, ?3)",
-                            )?
-                            .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts a revision that was just made and has no audit record. Revisions of captures don't count: the audit
-    /// doesn't cover them.
-    pub(crate) fn count_unrecorded(&mut self, volume: i64, records: &[CompanionRecord]) -> Result<()> {
-        if records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. })) {
-            return Ok(());
-        }
-        self.conn
-            .prepare_cached(
-                "UPDATE meta SET value = value + 1
-                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)",
-            )?
-            .execute([UNRECORDED, volume])?;
-        Ok(())
     }
 
     /// Appends an audit record in the job's own transaction.

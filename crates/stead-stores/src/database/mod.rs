@@ -16,6 +16,7 @@
 
 pub(crate) mod batch;
 mod commit_follower;
+pub(crate) mod companion;
 pub(crate) mod error;
 pub(crate) mod group_commit;
 pub(crate) mod maintenance;
@@ -636,6 +637,7 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
         "capture",
         "undone",
         "empty_revision",
+        "companion_record",
     ] {
         conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [id])?;
     }

@@ -157,6 +157,26 @@ CREATE TABLE undone(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX undone_by ON undone(volume, undone_by);
 
+-- Rows that changes wrote beside their files, such as manifests and leases; `data` is JSON. `path`, `node`, `size` and `tag` are
+-- what a step of the change left, and `revision` is what the change made. Of several rows with one key the newest (`id`) counts;
+-- without `data` it says that the record is removed. A row is `pending` until its change is known to be made: it is deleted if
+-- the change is rolled back, and otherwise the older rows of its key are.
+CREATE TABLE companion_record(
+  id INTEGER PRIMARY KEY,
+  volume INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  revision INTEGER,
+  path BLOB,
+  node INTEGER,
+  size INTEGER,
+  tag BLOB,
+  data TEXT,
+  pending INTEGER NOT NULL
+) STRICT;
+CREATE INDEX companion_record_key ON companion_record(volume, kind, key, id);
+CREATE INDEX companion_record_pending ON companion_record(volume, revision) WHERE pending = 1;
+
 -- A revision with a name, pinned for as long as the row exists. `prefix` is the Workspace that the snapshot is of, or NULL for
 -- the whole stead.
 CREATE TABLE snapshot(

@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for the rows that do, and what is wrong with them.
-const RULES: [(&str, &str); 14] = [
+const RULES: [(&str, &str); 16] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -85,6 +85,14 @@ const RULES: [(&str, &str); 14] = [
         "SELECT s.volume FROM capture_volume s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.volume)
            OR NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.ledger)",
         "is a capture volume whose volume or ledger doesn't exist",
+    ),
+    (
+        "SELECT c.id FROM companion_record c WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = c.volume)",
+        "is a companion record whose volume doesn't exist",
+    ),
+    (
+        "SELECT c.id FROM companion_record c WHERE c.data IS NOT NULL AND NOT json_valid(c.data)",
+        "is a companion record that can't be read",
     ),
     (
         "SELECT q.node FROM usage q JOIN volume v ON v.id = q.volume AND v.base IS NULL WHERE (q.bytes, q.files) <> (

@@ -1,5 +1,7 @@
 //! Finds the ledger of a host directory: its own, or that of an earlier directory at the same location.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreResult;
 
@@ -7,7 +9,7 @@ use crate::database::Database;
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, SqliteLedger};
 
 /// What identifies a directory to the ledgers.
 pub(crate) struct LedgerDirectory<'a> {
@@ -32,7 +34,20 @@ enum LedgerMatch {
 
 impl Database {
     /// The ledger of a directory; `None` if it has none and `begin` is false.
-    pub(crate) fn ledger(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
+    pub(crate) fn ledger(
+        &self,
+        directory: &LedgerDirectory<'_>,
+        begin: bool,
+    ) -> StoreResult<Option<Arc<dyn Ledger>>> {
+        let ledger = self.sqlite_ledger(directory, begin)?;
+        Ok(ledger.map(|ledger| Arc::new(ledger) as Arc<dyn Ledger>))
+    }
+
+    fn sqlite_ledger(
+        &self,
+        directory: &LedgerDirectory<'_>,
+        begin: bool,
+    ) -> StoreResult<Option<SqliteLedger>> {
         let found = find_ledger(&*self.0.reader()?, directory)?;
         let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
         let vol = match found {
@@ -57,21 +72,7 @@ impl Database {
                 .0
                 .write_reserved(CommitSync::Deferred, move |writing| begin_ledger(writing, &id, &place))?,
         };
-        Ok(Some(Ledger::new(&self.0, vol)))
-    }
-}
-
-impl Ledger {
-    /// The ids of the directories that have had this ledger.
-    pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
-        let list = || -> Result<Vec<String>> {
-            let reader = self.database.reader()?;
-            let mut statement =
-                reader.prepare_cached("SELECT DISTINCT identity FROM ledger_directory WHERE volume = ?1")?;
-            let rows = statement.query_map([self.vol], |row| row.get(0))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        };
-        Ok(list()?)
+        Ok(Some(SqliteLedger::new(&self.0, vol)))
     }
 }
 
@@ -150,7 +151,7 @@ mod tests {
     fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
         let is_elsewhere = |id: &str| elsewhere.contains(&id);
         let directory = LedgerDirectory { id, location: place, is_elsewhere: &is_elsewhere };
-        database.ledger(&directory, begin).unwrap().map(|books| books.vol)
+        database.sqlite_ledger(&directory, begin).unwrap().map(|ledger| ledger.volume)
     }
 
     #[test]
@@ -191,10 +192,10 @@ mod tests {
         let database = Database::in_memory();
         let ledger = |id| {
             let directory = LedgerDirectory { id, location: id, is_elsewhere: &|_| false };
-            database.ledger(&directory, true).unwrap().unwrap()
+            database.sqlite_ledger(&directory, true).unwrap().unwrap()
         };
         let (done, lost) = (ledger("done"), ledger("lost"));
-        let volumes = (done.vol, lost.vol);
+        let volumes = (done.volume, lost.volume);
         let revision: i64 = database
             .0
             .write(CommitSync::Deferred, move |writing| {

@@ -1,52 +1,143 @@
-//! The ledger of a Physical Store, in tables of a database: its events, its pending intents and its usage counters.
+//! The ledger of a Physical Store: its events, its pending intents and its usage counters.
 //!
-//! An action is recorded before it happens, in one transaction with everything that belongs to it. That it happened is
-//! written with the next transaction, whatever that is for. Until then the intent is pending: after a crash, recovery
-//! compares it with what is on disk.
+//! An action is recorded before it happens, together with everything that belongs to it. That it happened is written with
+//! whatever is written next. Until then the intent is pending: after a crash, recovery compares it with what is on disk.
+//!
+//! [`Ledger`] is the port that a Physical Store uses; [`SqliteLedger`] is behind it, in tables of a database.
 
 mod attach;
 mod read;
+mod sqlite;
 mod usage;
 
+use std::fmt::Debug;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rusqlite::{OptionalExtension, params};
-use stead_core::store::{CompanionRecord, QuotaRoot, StorePath, SyncPolicy, Usage};
-use stead_core::{
-    AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
+use stead_core::store::{
+    CompanionRecord, CompanionRecords, QuotaRoot, Revision, RevisionNumber, RevisionQuery, StorePath,
+    SyncPolicy, Usage,
 };
+use stead_core::{AuditOutcome, Operation, OperationId, StoreResult, Timestamp};
 
-use crate::audit::compensating;
-use crate::database::batch::WriteTransaction;
-use crate::database::error::{Result, from_io};
-use crate::database::group_commit::CommitSync;
-use crate::database::{DatabaseInner, remove_volume};
-use crate::sync::{self, SyncPoint};
-use crate::virtual_store::unchanged;
-use usage::{add_to_counter, check_quota};
+use crate::virtual_store::capture::CaptureVolumes;
 
+pub(crate) use crate::database::companion::FilledSteps;
 pub(crate) use attach::LedgerDirectory;
+pub(crate) use sqlite::SqliteLedger;
 
 /// How many rows are read at once.
 pub(crate) const ROWS_PER_PAGE: usize = 256;
 
-/// The ledger of one directory.
-#[derive(Debug)]
-pub(crate) struct Ledger {
-    database: Arc<DatabaseInner>,
-    vol: i64,
-    finished: Mutex<FinishedChanges>,
+/// Reads the ledger of one directory.
+pub(crate) trait LedgerReader: Debug + Send + Sync {
+    /// Whether an audit log is open that its records go to.
+    fn has_audit_log(&self) -> bool;
+
+    /// The ids of the directories that have had this ledger.
+    fn directories(&self) -> StoreResult<Vec<String>>;
+
+    /// The next rows before `(revision, seq)`, newest first.
+    fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>>;
+
+    /// The rows whose displaced content is kept, newest first, with the times of their revisions. The time is 0 if the
+    /// revision itself is forgotten.
+    fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>>;
+
+    /// The newest revision of the database.
+    fn latest_revision(&self) -> StoreResult<RevisionNumber>;
+
+    /// The revision that was the newest at a time.
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber>;
+
+    /// The operation that made a revision.
+    fn operation(&self, version: i64) -> StoreResult<Option<Operation>>;
+
+    /// The oldest revision that a query can match; `None` if there is none.
+    fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>>;
+
+    /// The agent's operations that made revisions of the directory and are not undone, newest first.
+    fn undoable_operations(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>>;
+
+    /// Adds the revisions that changed nothing to those that a query found.
+    fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()>;
+
+    /// The operations that an operation undid, and whether it was undone itself.
+    fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)>;
+
+    /// The pending intents of all staging directories.
+    fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>>;
+
+    /// The usage counters, with their paths.
+    fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>>;
 }
 
-/// Changes that finished since the last transaction.
-#[derive(Debug, Clone, Default)]
-struct FinishedChanges {
-    applied: Vec<i64>,
-    rolled_back: Vec<RolledBackChange>,
-    /// The directory that has what they displaced, if it isn't synced yet.
-    displaced_dir: Option<Arc<OwnedFd>>,
+/// The ledger of one directory. Each call is made completely or not at all, and any number of processes may use it at once.
+pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
+    /// Records a change before it happens. Returns the revision that it makes, or `None` if it changes nothing. Fails
+    /// if the change exceeds a quota.
+    fn begin_change(&self, change: PlannedChange) -> StoreResult<Option<i64>>;
+
+    /// Writes finished changes, and syncs what was deferred.
+    fn sync(&self) -> StoreResult<()>;
+
+    /// Notes that a change is done. That is written with the next transaction, after `displaced`, the directory with
+    /// what it displaced, is synced: until then only the change's intents tell where else the displaced content could
+    /// be.
+    fn finish_change(&self, version: i64, displaced: Option<OwnedFd>);
+
+    /// Removes a change from the ledger. If the database fails, the next transaction does it.
+    fn roll_back_change(&self, change: RolledBackChange) -> StoreResult<()>;
+
+    /// Writes finished changes that are not written yet.
+    fn write_finished(&self) -> StoreResult<()>;
+
+    /// Adds rows to a revision, for what was found out about it later.
+    fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()>;
+
+    /// Resolves pending intents of dead processes: the changes in `made` happened, those in `undone` didn't. The latter
+    /// are removed, and the usage counters become stale. An audit record that says that such a change happened gets a
+    /// compensating record.
+    fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()>;
+
+    /// Notes that what these rows displaced isn't kept any more.
+    fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()>;
+
+    /// Saves the hash of what a row displaced.
+    fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;
+
+    /// Removes the ledger with everything in it, and the capture volume.
+    fn destroy(&self) -> StoreResult<()>;
+
+    /// Corrects a counter after a scan, unless it has changed during the scan.
+    fn correct_counter(&self, path: Vec<u8>, was: Usage, found: Usage, at: Timestamp) -> StoreResult<()>;
+}
+
+impl dyn Ledger + '_ {
+    /// The rows of one revision.
+    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
+        let mut rows = Vec::new();
+        let mut before = (version, i64::MAX);
+        loop {
+            let page = self.rows(before, ROWS_PER_PAGE)?;
+            let Some(last) = page.last() else { return Ok(rows) };
+            before = (last.revision, last.row.seq);
+            let more = before.0 == version;
+            rows.extend(page.into_iter().filter(|row| row.revision == version));
+            if !more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// The newest revision that changed the directory; 0 if there is none.
+    pub(crate) fn last_revision(&self) -> StoreResult<i64> {
+        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |row| row.revision))
+    }
 }
 
 /// What a revision did to one name.
@@ -110,6 +201,7 @@ pub(crate) struct PlannedChange {
     pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
     pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) filled: FilledSteps,
     pub(crate) sync_policy: SyncPolicy,
 }
 
@@ -131,316 +223,4 @@ pub(crate) struct UsageCounter {
     /// When the directory was last scanned.
     pub(crate) counted_at: Timestamp,
     pub(crate) is_stale: bool,
-}
-
-impl Ledger {
-    fn new(shared: &Arc<DatabaseInner>, vol: i64) -> Self {
-        Ledger { database: Arc::clone(shared), vol, finished: Mutex::default() }
-    }
-
-    pub(crate) fn database(&self) -> &Arc<DatabaseInner> {
-        &self.database
-    }
-
-    /// The volume that the ledger's rows belong to.
-    pub(crate) fn volume(&self) -> i64 {
-        self.vol
-    }
-
-    /// Records a change before it happens. Returns the revision that it makes, or `None` if it changes nothing. Fails
-    /// if the change exceeds a quota.
-    pub(crate) fn begin_change(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
-        self.write_with_finished(CommitSync::of(entry.sync_policy), move |writing, vol| {
-            insert_change(writing, vol, &entry)
-        })
-    }
-
-    /// Writes finished changes, and syncs what was deferred.
-    pub(crate) fn sync(&self) -> StoreResult<()> {
-        self.write_finished()?;
-        self.database.sync()
-    }
-
-    /// Notes that a change is done. That is written with the next transaction, after `displaced`, the directory with
-    /// what it displaced, is synced: until then only the change's intents tell where else the displaced content could
-    /// be.
-    pub(crate) fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
-        let mut settled = self.finished.lock();
-        settled.applied.push(version);
-        if let Some(displaced) = displaced {
-            settled.displaced_dir = Some(Arc::new(displaced));
-        }
-    }
-
-    /// Removes a change from the ledger. If the database fails, the next transaction does it.
-    pub(crate) fn roll_back_change(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
-        self.finished.lock().rolled_back.push(withdrawal);
-        self.write_with_finished(CommitSync::AsConfigured, |_, _| Ok(()))
-    }
-
-    /// Writes finished changes that are not written yet.
-    pub(crate) fn write_finished(&self) -> StoreResult<()> {
-        let settled = self.finished.lock();
-        if settled.applied.is_empty() && settled.rolled_back.is_empty() {
-            return Ok(());
-        }
-        drop(settled);
-        self.write_with_finished(CommitSync::Deferred, |_, _| Ok(()))
-    }
-
-    /// Runs `work` in a transaction that also writes the finished changes.
-    fn write_with_finished<T: Send + 'static>(
-        &self,
-        weight: CommitSync,
-        work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
-    ) -> StoreResult<T> {
-        let settled = std::mem::take(&mut *self.finished.lock());
-        let (vol, settles) = (self.vol, settled.clone());
-        let synced = settled.displaced_dir.as_ref().map_or(Ok(()), |displaced| {
-            let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced);
-            synced.map_err(|error| from_io(&error.into()))
-        });
-        let done = synced.and_then(|()| {
-            self.database.write_reserved(weight, move |writing| {
-                settles.write(writing, vol)?;
-                work(writing, vol)
-            })
-        });
-        if done.is_err() {
-            let mut unsettled = self.finished.lock();
-            unsettled.applied.extend(settled.applied);
-            unsettled.rolled_back.extend(settled.rolled_back);
-            if unsettled.displaced_dir.is_none() {
-                unsettled.displaced_dir = settled.displaced_dir;
-            }
-        }
-        done
-    }
-
-    /// Adds rows to a revision, for what was found out about it later.
-    pub(crate) fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
-            insert_rows(writing, vol, version, &rows)
-        })
-    }
-
-    /// Resolves pending intents of dead processes: the changes in `made` happened, those in `undone` didn't. The latter
-    /// are removed, and the usage counters become stale. An audit record that says that such a change happened gets a
-    /// compensating record.
-    pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::AsConfigured, move |writing, vol| {
-            for version in made.iter().chain(&undone) {
-                forget_intents(writing, vol, *version)?;
-            }
-            for version in &undone {
-                forget_rows(writing, vol, *version)?;
-                // If the audit is off now, no compensating record is written.
-                if writing.chain().is_some()
-                    && let Some(facts) = compensating(writing.conn, *version)?
-                {
-                    writing.append_body(&facts)?;
-                }
-                // The operations that the change was to undo are not undone here. What the same undo did in other
-                // Stores stays undone there.
-                writing
-                    .conn
-                    .prepare_cached(
-                        "DELETE FROM undone WHERE volume = ?1
-                           AND undone_by IN (SELECT operation FROM revision WHERE id = ?2)",
-                    )?
-                    .execute([vol, *version])?;
-            }
-            if !undone.is_empty() {
-                writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Notes that what these rows displaced isn't kept any more.
-    pub(crate) fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
-            let mut statement = writing.conn.prepare_cached(
-                "UPDATE ledger_event SET displaced = 0, hash = NULL WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
-            )?;
-            for (version, seq) in rows {
-                statement.execute([vol, version, seq])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Saves the hash of what a row displaced.
-    pub(crate) fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
-            writing
-                .conn
-                .prepare_cached(
-                    "UPDATE ledger_event SET hash = ?4 WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
-                )?
-                .execute(params![vol, version, seq, hash])?;
-            Ok(())
-        })
-    }
-
-    /// Removes the ledger with everything in it, and the capture volume.
-    pub(crate) fn destroy(&self) -> StoreResult<()> {
-        *self.finished.lock() = FinishedChanges::default();
-        self.database.write_reserved(CommitSync::AsConfigured, {
-            let vol = self.vol;
-            move |writing| {
-                for table in ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision"] {
-                    writing.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [vol])?;
-                }
-                let shadow = writing
-                    .conn
-                    .prepare_cached("DELETE FROM capture_volume WHERE ledger = ?1 RETURNING volume")?
-                    .query_row([vol], |row| row.get(0))
-                    .optional()?;
-                if let Some(shadow) = shadow {
-                    remove_volume(writing.conn, shadow)?;
-                    writing.invalidate_directories()?;
-                }
-                writing.conn.execute("DELETE FROM ledger_directory WHERE volume = ?1", [vol])?;
-                writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
-                Ok(())
-            }
-        })?;
-        // A volume with the same name may be created later.
-        self.database.forget_volumes();
-        Ok(())
-    }
-}
-
-impl FinishedChanges {
-    fn write(&self, writing: &mut WriteTransaction<'_>, vol: i64) -> Result<()> {
-        for &version in &self.applied {
-            forget_intents(writing, vol, version)?;
-        }
-        for RolledBackChange { revision: version, operation, deltas, records, outcome } in &self.rolled_back {
-            forget_intents(writing, vol, *version)?;
-            forget_rows(writing, vol, *version)?;
-            for delta in deltas {
-                add_to_counter(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
-            }
-            for record in records {
-                record_rollback(writing, vol, record, operation, *outcome)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn insert_change(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
-    let version = match entry.revision {
-        None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
-            Some(writing.new_revision(&entry.operation)?)
-        }
-        version => version,
-    };
-    if let (Some(version), Some(path)) = (version, &entry.unchanged_at) {
-        unchanged::note(writing.conn, vol, version, path)?;
-    }
-    if let Some(version) = version {
-        insert_rows(writing, vol, version, &entry.rows)?;
-        if entry.revision.is_none() {
-            writing.count_unrecorded(vol, &entry.records)?;
-        }
-    }
-    let mut statement = writing.conn.prepare_cached(
-        "INSERT INTO intent(volume, revision, seq, staging_dir, intent_log, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    for LedgerIntent { seq, intent_log_epoch: journal, undo_json: undo } in &entry.intents {
-        let journal = journal.map(u64::cast_signed);
-        statement.execute(params![vol, version, seq, entry.staging_dir, journal, undo])?;
-    }
-    drop(statement);
-    for (path, found) in &entry.new_counters {
-        writing
-            .conn
-            .prepare_cached("INSERT OR REPLACE INTO ledger_usage(volume, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
-            .execute(params![
-                vol,
-                path,
-                found.bytes.cast_signed(),
-                found.files.cast_signed(),
-                SystemClock.now().0
-            ])?;
-    }
-    for delta in &entry.deltas {
-        add_to_counter(writing, vol, &delta.path, delta.bytes, delta.files)?;
-    }
-    for quota in &entry.quotas {
-        check_quota(writing, vol, quota, &entry.deltas)?;
-    }
-    writing.write_records(vol, &entry.records, &entry.operation, version)?;
-    Ok(version)
-}
-
-/// Compensates a companion record of a change that was rolled back: appends an audit record with the outcome, or
-/// removes the undo links.
-fn record_rollback(
-    writing: &mut WriteTransaction<'_>,
-    vol: i64,
-    record: &CompanionRecord,
-    operation: &OperationId,
-    outcome: AuditOutcome,
-) -> Result<()> {
-    match record {
-        CompanionRecord::Audit { record, began } => {
-            let took = began.elapsed();
-            writing.append_record(&AuditRecord {
-                outcome,
-                revision: None,
-                duration: took,
-                ..(**record).clone()
-            })?;
-        }
-        CompanionRecord::Undoes(operations) => {
-            for undone in operations {
-                writing
-                    .conn
-                    .prepare_cached(
-                        "DELETE FROM undone WHERE volume = ?1 AND operation = ?2 AND undone_by = ?3",
-                    )?
-                    .execute(params![vol, undone.as_bytes(), operation.as_bytes()])?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn insert_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
-    let mut statement = writing.conn.prepare_cached(
-        "INSERT INTO ledger_event(volume, revision, seq, kind, path, other_path, detail, displaced) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    )?;
-    for row in rows {
-        statement.execute(params![
-            vol,
-            version,
-            row.seq,
-            row.kind,
-            row.path,
-            row.other_path,
-            row.detail_json,
-            row.displaced_kept
-        ])?;
-    }
-    Ok(())
-}
-
-fn forget_intents(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
-    writing
-        .conn
-        .prepare_cached("DELETE FROM intent WHERE volume = ?1 AND revision = ?2")?
-        .execute([vol, version])?;
-    Ok(())
-}
-
-fn forget_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
-    writing
-        .conn
-        .prepare_cached("DELETE FROM ledger_event WHERE volume = ?1 AND revision = ?2")?
-        .execute([vol, version])?;
-    unchanged::forget(writing.conn, vol, version)
 }

@@ -1,26 +1,106 @@
 //! Reads the ledger.
 
 use rusqlite::params;
-use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
+use stead_core::store::{
+    CompanionRecords, RecordKind, RecordQuery, Revision, RevisionNumber, RevisionQuery, StoredRecord,
+};
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
+use crate::database::companion;
 use crate::database::error::Result;
 use crate::database::newest_revision;
 use crate::ledger::usage::usage_of;
 use crate::ledger::{
-    Ledger, LedgerIntent, LedgerRow, PendingIntent, ROWS_PER_PAGE, StoredLedgerRow, UsageCounter,
+    LedgerIntent, LedgerReader, LedgerRow, PendingIntent, SqliteLedger, StoredLedgerRow, UsageCounter,
 };
 use crate::virtual_store::history::{
     operation_of, revision_before, revision_numbers_of, undo_links, undoable_operations,
 };
 use crate::virtual_store::unchanged;
 
-impl Ledger {
-    /// The next rows before `(revision, seq)`, newest first.
-    pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>> {
+impl LedgerReader for SqliteLedger {
+    fn has_audit_log(&self) -> bool {
+        self.database.has_audit_log()
+    }
+
+    fn directories(&self) -> StoreResult<Vec<String>> {
+        let list = || -> Result<Vec<String>> {
+            let reader = self.database.reader()?;
+            let mut statement =
+                reader.prepare_cached("SELECT DISTINCT identity FROM ledger_directory WHERE volume = ?1")?;
+            let rows = statement.query_map([self.volume], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok(list()?)
+    }
+
+    fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>> {
         Ok(self.read_rows(before, limit)?)
     }
 
+    fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
+        Ok(self.read_rows_with_content()?)
+    }
+
+    fn latest_revision(&self) -> StoreResult<RevisionNumber> {
+        Ok(RevisionNumber(newest_revision(&*self.database.reader()?)?))
+    }
+
+    fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
+        Ok(revision_before(&*self.database.reader()?, time)?)
+    }
+
+    fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
+        Ok(operation_of(&*self.database.reader()?, version)?)
+    }
+
+    fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
+        Ok(self.read_oldest_revision(query)?)
+    }
+
+    fn undoable_operations(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
+        let did = "SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = ?2 LIMIT 1";
+        let reader = self.database.reader()?;
+        let found = undoable_operations(&reader, self.volume, agent, since, limit, |conn, version| {
+            Ok(conn.prepare_cached(did)?.exists([self.volume, version])?
+                || unchanged::is_one(conn, self.volume, version)?)
+        });
+        Ok(found?)
+    }
+
+    fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
+        Ok(unchanged::add_to(&*self.database.reader()?, self.volume, query, found)?)
+    }
+
+    fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
+        Ok(undo_links(&*self.database.reader()?, self.volume, operation)?)
+    }
+
+    fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>> {
+        Ok(self.read_pending_intents()?)
+    }
+
+    fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>> {
+        Ok(self.read_counters()?)
+    }
+}
+
+impl CompanionRecords for SqliteLedger {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        Ok(companion::find_record(&*self.database.reader()?, self.volume, kind, key)?)
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        Ok(companion::list_records(&*self.database.reader()?, self.volume, kind, query)?)
+    }
+}
+
+impl SqliteLedger {
     fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<StoredLedgerRow>> {
         let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
@@ -28,8 +108,8 @@ impl Ledger {
              WHERE volume = ?1 AND (revision, seq) < (?2, ?3) ORDER BY revision DESC, seq DESC LIMIT ?4",
         )?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
-            let told = LedgerRow {
+        let rows = statement.query_map(params![self.volume, before.0, before.1, limit], |row| {
+            let event = LedgerRow {
                 seq: row.get(1)?,
                 kind: row.get(2)?,
                 path: row.get(3)?,
@@ -37,15 +117,9 @@ impl Ledger {
                 detail_json: row.get(5)?,
                 displaced_kept: row.get(6)?,
             };
-            Ok(StoredLedgerRow { revision: row.get(0)?, row: told, content_hash: row.get(7)? })
+            Ok(StoredLedgerRow { revision: row.get(0)?, row: event, content_hash: row.get(7)? })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// The rows whose displaced content is kept, newest first, with the times of their revisions. The time is 0 if the
-    /// revision itself is forgotten.
-    pub(crate) fn rows_with_content(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
-        Ok(self.read_rows_with_content()?)
     }
 
     fn read_rows_with_content(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
@@ -55,49 +129,8 @@ impl Ledger {
              WHERE k.volume = ?1 AND k.displaced = 1 ORDER BY k.revision DESC, k.seq DESC",
         )?;
         let rows = statement
-            .query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
+            .query_map([self.volume], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// The rows of one revision.
-    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
-        let mut rows = Vec::new();
-        let mut before = (version, i64::MAX);
-        loop {
-            let page = self.rows(before, ROWS_PER_PAGE)?;
-            let Some(last) = page.last() else { return Ok(rows) };
-            before = (last.revision, last.row.seq);
-            let more = before.0 == version;
-            rows.extend(page.into_iter().filter(|told| told.revision == version));
-            if !more {
-                return Ok(rows);
-            }
-        }
-    }
-
-    /// The newest revision that changed the directory; 0 if there is none.
-    pub(crate) fn last_revision(&self) -> StoreResult<i64> {
-        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.revision))
-    }
-
-    /// The newest revision of the database.
-    pub(crate) fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        Ok(RevisionNumber(newest_revision(&*self.database.reader()?)?))
-    }
-
-    /// The revision that was the newest at a time.
-    pub(crate) fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(revision_before(&*self.database.reader()?, time)?)
-    }
-
-    /// The operation that made a revision.
-    pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
-        Ok(operation_of(&*self.database.reader()?, version)?)
-    }
-
-    /// The oldest revision that a query can match; `None` if there is none.
-    pub(crate) fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
-        Ok(self.read_oldest_revision(query)?)
     }
 
     fn read_oldest_revision(&self, query: &RevisionQuery) -> Result<Option<i64>> {
@@ -116,43 +149,12 @@ impl Ledger {
         Ok(statement.query_row(bounds, |row| row.get(0))?)
     }
 
-    /// The agent's operations that made revisions of the directory and are not undone, newest first.
-    pub(crate) fn undoable_operations(
-        &self,
-        agent: &str,
-        since: Timestamp,
-        limit: usize,
-    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        let did = "SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = ?2 LIMIT 1";
-        let reader = self.database.reader()?;
-        let found = undoable_operations(&reader, self.vol, agent, since, limit, |conn, version| {
-            Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
-                || unchanged::is_one(conn, self.vol, version)?)
-        });
-        Ok(found?)
-    }
-
-    /// Adds the revisions that changed nothing to those that a query found.
-    pub(crate) fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
-        Ok(unchanged::add_to(&*self.database.reader()?, self.vol, query, found)?)
-    }
-
-    /// The operations that an operation undid, and whether it was undone itself.
-    pub(crate) fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
-        Ok(undo_links(&*self.database.reader()?, self.vol, operation)?)
-    }
-
-    /// The pending intents of all staging directories.
-    pub(crate) fn pending_intents(&self) -> StoreResult<Vec<PendingIntent>> {
-        Ok(self.read_pending_intents()?)
-    }
-
     fn read_pending_intents(&self) -> Result<Vec<PendingIntent>> {
         let reader = self.database.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT revision, seq, staging_dir, intent_log, undo FROM intent WHERE volume = ?1 ORDER BY revision, seq",
         )?;
-        let rows = statement.query_map([self.vol], |row| {
+        let rows = statement.query_map([self.volume], |row| {
             let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
             let intent = LedgerIntent { seq: row.get(1)?, intent_log_epoch: journal, undo_json: row.get(4)? };
             Ok(PendingIntent { revision: row.get(0)?, staging_dir: row.get(2)?, intent })
@@ -160,16 +162,11 @@ impl Ledger {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The usage counters, with their paths.
-    pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>> {
-        Ok(self.read_counters()?)
-    }
-
     fn read_counters(&self) -> Result<Vec<(Vec<u8>, UsageCounter)>> {
         let reader = self.database.reader()?;
         let mut statement = reader
             .prepare_cached("SELECT path, bytes, files, at, dirty FROM ledger_usage WHERE volume = ?1")?;
-        let rows = statement.query_map([self.vol], |row| {
+        let rows = statement.query_map([self.volume], |row| {
             let usage = usage_of(row.get(1)?, row.get(2)?);
             Ok((
                 row.get(0)?,

@@ -1,43 +1,12 @@
 //! The usage counters of a ledger, and the check of quotas.
 
 use rusqlite::{OptionalExtension, params};
+use stead_core::StoreError;
 use stead_core::store::{QuotaRoot, Usage};
-use stead_core::{StoreError, StoreResult, Timestamp};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{DatabaseError, Result};
-use crate::database::group_commit::CommitSync;
-use crate::ledger::{Ledger, UsageDelta};
-
-impl Ledger {
-    /// Corrects a counter after a scan, unless it has changed during the scan.
-    pub(crate) fn correct_counter(
-        &self,
-        path: Vec<u8>,
-        was: Usage,
-        found: Usage,
-        at: Timestamp,
-    ) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, vol| {
-            writing
-                .conn
-                .prepare_cached(
-                    "UPDATE ledger_usage SET bytes = ?5, files = ?6, at = ?7, dirty = 0
-                     WHERE volume = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
-                )?
-                .execute(params![
-                    vol,
-                    path,
-                    was.bytes.cast_signed(),
-                    was.files.cast_signed(),
-                    found.bytes.cast_signed(),
-                    found.files.cast_signed(),
-                    at.0
-                ])?;
-            Ok(())
-        })
-    }
-}
+use crate::ledger::UsageDelta;
 
 pub(crate) fn add_to_counter(
     writing: &mut WriteTransaction<'_>,

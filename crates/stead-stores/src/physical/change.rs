@@ -89,7 +89,9 @@ impl PhysicalStore {
         let _room = shop.locks.admit_change()?;
         shop.recover_if_needed(&self.root)?;
         self.check_expected_nodes(&change.expect_nodes)?;
-        if steps.len() > 1 || !change.expect_free.is_empty() {
+        let fills_records = !steps.is_empty() && act.ledger.has_rows();
+        // Rows are filled from what the actions left, and the ledger of several actions is written after them.
+        if steps.len() > 1 || !change.expect_free.is_empty() || fills_records {
             act.make_multi_action()?;
             self.check_absent(&change.expect_free)?;
         }
@@ -97,7 +99,7 @@ impl PhysicalStore {
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
             act.ledger.begin_step(index, keep_policy_of(&step));
-            match act.check_cancelled().and_then(|()| act.apply_step(step)) {
+            match act.check_cancelled().and_then(|()| act.apply_recorded_step(index, step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
                     return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
@@ -164,6 +166,18 @@ impl<'s> PhysicalChange<'s> {
             node_path_changes: Vec::new(),
             unsynced: Vec::new(),
         }
+    }
+
+    /// Applies a step, and keeps its outcome for the companion records that are filled from it.
+    fn apply_recorded_step(&mut self, index: usize, step: Step) -> StoreResult<StepOutcome> {
+        let table = &self.store.node_path_table;
+        self.ledger.filled.begin(index, |base| {
+            let path = table.path(base.0).ok_or(StoreError::NotFound)?;
+            StoreResult::Ok(StorePath::from_checked(path.to_vec()))
+        })?;
+        let outcome = self.apply_step(step)?;
+        self.ledger.filled.finish(index, outcome.attr);
+        Ok(outcome)
     }
 
     fn apply_step(&mut self, step: Step) -> StoreResult<StepOutcome> {
@@ -549,7 +563,11 @@ impl<'s> PhysicalChange<'s> {
     }
 
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
-        self.write_ledger()?;
+        // Without an action there is nothing that recovery could roll back, so the ledger is written last.
+        let acted = !self.undo_records.is_empty();
+        if acted {
+            self.write_ledger()?;
+        }
         if self.durability == Durability::Full {
             self.sync_deferred()?;
         }
@@ -578,7 +596,7 @@ impl<'s> PhysicalChange<'s> {
             self.staging.fault_point.pass("commit")?;
             journal.append_done(self.durability)?;
         }
-        Ok(())
+        if acted { Ok(()) } else { self.write_ledger() }
     }
 
     fn close_intent_log(&mut self) {

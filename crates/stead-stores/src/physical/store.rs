@@ -8,10 +8,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ContentRef, DatabaseId, Draft, DraftBase,
-    FileContent, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page,
-    RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StoreId, StoreInfo, StoreKind, StorePath,
-    StoreResult, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, DatabaseId,
+    Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet, Store,
+    StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord, Usage, VerifyReport,
+    WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -264,9 +265,9 @@ impl Store for PhysicalStore {
                 .map_err(errno_to_store_error)?;
             // Without a staging area nothing was changed.
             if let Some(shop) = self.staging_if_open()
-                && let Some(books) = shop.history.ledger()?
+                && let Some(ledger) = shop.history.ledger()?
             {
-                books.sync()?;
+                ledger.sync()?;
             }
         }
         Ok(())
@@ -293,6 +294,10 @@ impl Store for PhysicalStore {
         None
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        Some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
     }
@@ -304,13 +309,13 @@ impl History for PhysicalStore {
     }
 
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
-        let books = self.ledger()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.latest_revision())
+        let ledger = self.ledger()?;
+        ledger.map_or(Ok(RevisionNumber(0)), |ledger| ledger.latest_revision())
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        let books = self.ledger()?;
-        books.map_or(Ok(RevisionNumber(0)), |books| books.revision_at(time))
+        let ledger = self.ledger()?;
+        ledger.map_or(Ok(RevisionNumber(0)), |ledger| ledger.revision_at(time))
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
@@ -357,6 +362,18 @@ impl History for PhysicalStore {
     fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.check_usable()?;
         self.open_content_ref(past)
+    }
+}
+
+impl CompanionRecords for PhysicalStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        self.check_and_recover()?;
+        self.ledger()?.map_or(Ok(None), |ledger| ledger.record(kind, key))
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        self.check_and_recover()?;
+        self.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.records(kind, query))
     }
 }
 

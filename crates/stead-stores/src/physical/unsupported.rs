@@ -7,9 +7,9 @@ use std::path::Path;
 use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ChangeFeed, DatabaseId, Draft, DraftBase, FileContent, Forks, History, Listing,
-    Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreId, StoreInfo,
-    StoreResult, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, DatabaseId, Draft, DraftBase, FileContent, Forks,
+    History, Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError,
+    StoreId, StoreInfo, StoreResult, WalkEntry,
 };
 
 use super::{PhysicalOptions, Pruned};
@@ -92,6 +92,9 @@ impl Store for PhysicalStore {
         match self.0 {}
     }
     fn feed(&self) -> Option<&dyn ChangeFeed> {
+        match self.0 {}
+    }
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
         match self.0 {}
     }
     fn maintenance(&self) -> Option<&dyn Maintenance> {

@@ -47,13 +47,15 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, ContentRef, DatabaseId,
-    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
-    OpenContent, OpenPurpose, Page, RevisionNumber, RevisionQuery, RevisionSet, StoreId, StoreInfo,
-    StoreKind, StorePath, Subscription, Usage, VerifyReport, WalkEntry,
+    Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
+    DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId,
+    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage, VerifyReport,
+    WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
+use crate::database::companion;
 use crate::database::maintenance;
 use crate::database::{Database, DatabaseInner, Volume, namespace_text, volume_store_id};
 use dir_cache::DirCache;
@@ -176,6 +178,11 @@ impl Store for VirtualStore {
         Some(self)
     }
 
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
+        // Records have no history: an earlier version shows none.
+        self.as_of.is_none().then_some(self)
+    }
+
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
     }
@@ -251,6 +258,16 @@ impl ChangeFeed for VirtualStore {
             Some(_) => Ok(Subscription::never()),
             None => self.database_inner().subscribe(listener),
         }
+    }
+}
+
+impl CompanionRecords for VirtualStore {
+    fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
+        Ok(companion::find_record(&*self.database_inner().reader()?, self.volume.id, kind, key)?)
+    }
+
+    fn records(&self, kind: &RecordKind, query: &RecordQuery) -> StoreResult<Vec<StoredRecord>> {
+        Ok(companion::list_records(&*self.database_inner().reader()?, self.volume.id, kind, query)?)
     }
 }
 

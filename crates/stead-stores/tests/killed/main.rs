@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use operations::{FOLLOW_UP_LINE, FOLLOW_UPS, Files, FollowUp, KILLED_OPERATIONS, KilledOperation};
-use stead_core::store::{History, Maintenance, RevisionNumber, RevisionQuery};
+use stead_core::store::{CompanionRecords, History, Maintenance, RevisionNumber, RevisionQuery};
 use stead_core::vfs::{LostUpdates, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::{DisplacedRetention, Durability, PhysicalOptions, PhysicalStore};
@@ -69,7 +69,7 @@ fn the_process_that_is_killed() {
     let store = open(temp, StoreSettings { retains_content, durability });
     let vfs = vfs_for(&store, "dies");
     tracer::begin();
-    operation.perform(&vfs, first).unwrap();
+    operation.perform(&*store, &vfs, first).unwrap();
     tracer::end();
 }
 
@@ -91,6 +91,7 @@ fn kill_and_check(
     std::fs::create_dir(&root).unwrap();
     let store = open(temp.path(), settings);
     let (before, first) = operations::set_up(&vfs_for(&store, "dies"), || store.latest_revision().unwrap());
+    operations::put_row(&*store, &Identity::agent("dies"), Vec::new(), "1");
     let set_up = store.latest_revision().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -203,6 +204,10 @@ impl RoundState<'_> {
             is_no_change || dead_revisions == usize::from(is_complete),
             "the killed process has {dead_revisions} revisions"
         );
+        let row = store.record(&operations::row_kind(), "log").unwrap().expect("there is always a row");
+        let wrote_row = self.operation == KilledOperation::WriteWithRow && dead_revisions == 1;
+        let expected = if wrote_row { ("2", Some(operations::LINE.len() as u64)) } else { ("1", None) };
+        assert_eq!((&*row.data, row.size), expected, "the companion row");
         let survivor_revisions = usize::from(self.acknowledged && !self.follow_up.is_by_the_host());
         assert_eq!(revision_count("lives"), survivor_revisions, "the revisions of the surviving process");
         if survivor_revisions == 1 {
@@ -352,6 +357,7 @@ killed_operations! {
     append_much: AppendMuch,
     edit: Edit,
     write: Write,
+    write_with_row: WriteWithRow,
     patch: Patch,
     rename: Move,
     rename_over: MoveOver,

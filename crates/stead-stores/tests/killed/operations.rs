@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use stead_core::store::RevisionNumber;
+use stead_core::store::{
+    Change, CompanionRecord, CompanionRow, NodePath, PutOptions, RecordKind, RevisionNumber, Step, StorePath,
+};
 use stead_core::vfs::{OpenOptions, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
-use stead_core::{Occurrences, Vfs};
+use stead_core::{Clock, Identity, Occurrences, Operation, OperationId, Store, SystemClock, Vfs};
 
 /// The files of a directory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -19,6 +22,8 @@ pub(crate) enum KilledOperation {
     AppendMuch,
     Edit,
     Write,
+    /// Writes a file, with a companion row that replaces one.
+    WriteWithRow,
     /// Writes into a file in place, as a mounted file system does.
     Patch,
     Move,
@@ -28,11 +33,12 @@ pub(crate) enum KilledOperation {
     Restore,
 }
 
-pub(crate) const KILLED_OPERATIONS: [KilledOperation; 10] = [
+pub(crate) const KILLED_OPERATIONS: [KilledOperation; 11] = [
     KilledOperation::Append,
     KilledOperation::AppendMuch,
     KilledOperation::Edit,
     KilledOperation::Write,
+    KilledOperation::WriteWithRow,
     KilledOperation::Patch,
     KilledOperation::Move,
     KilledOperation::MoveOver,
@@ -61,12 +67,23 @@ impl KilledOperation {
         matches!(self, KilledOperation::Undo | KilledOperation::Restore)
     }
 
-    pub(crate) fn perform(self, vfs: &Vfs, first: RevisionNumber) -> stead_core::Result<()> {
+    pub(crate) fn perform(
+        self,
+        store: &dyn Store,
+        vfs: &Vfs,
+        first: RevisionNumber,
+    ) -> stead_core::Result<()> {
         match self {
             KilledOperation::Append => vfs.append("/w/log", LINE).map(drop),
             KilledOperation::AppendMuch => vfs.append("/w/log", long_content()).map(drop),
             KilledOperation::Edit => vfs.edit("/w/log", "two", "2", Occurrences::One).map(drop),
             KilledOperation::Write => vfs.write("/w/log", LINE).map(drop),
+            KilledOperation::WriteWithRow => {
+                let at = NodePath::from_root(StorePath::from_checked("log"));
+                let step = Step::Write { at, content: LINE.to_vec().into(), options: PutOptions::default() };
+                put_row(store, vfs.identity(), vec![step], "2");
+                Ok(())
+            }
             KilledOperation::Patch => {
                 let file = vfs.open("/w/log", OpenOptions::write())?;
                 file.write_at(4, b"TWO")?;
@@ -94,7 +111,9 @@ impl KilledOperation {
             KilledOperation::Append => files.get_mut("log").unwrap().extend_from_slice(LINE),
             KilledOperation::AppendMuch => files.get_mut("log").unwrap().extend(long_content()),
             KilledOperation::Edit => drop(files.insert("log".into(), b"one\n2\nthree\n".to_vec())),
-            KilledOperation::Write => drop(files.insert("log".into(), LINE.to_vec())),
+            KilledOperation::Write | KilledOperation::WriteWithRow => {
+                drop(files.insert("log".into(), LINE.to_vec()))
+            }
             KilledOperation::Patch => drop(files.insert("log".into(), [b"one\nTWO\nthree\n", LINE].concat())),
             KilledOperation::Move => {
                 let content = files.remove("log").unwrap();
@@ -109,6 +128,22 @@ impl KilledOperation {
         }
         files
     }
+}
+
+pub(crate) fn row_kind() -> RecordKind {
+    RecordKind::new("manifest").unwrap()
+}
+
+/// Writes the companion row `log`, filled from the first step if there is one.
+pub(crate) fn put_row(store: &dyn Store, identity: &Identity, steps: Vec<Step>, data: &str) {
+    let now = SystemClock.now();
+    let identity = Arc::new(identity.clone());
+    let operation = Operation { id: OperationId::fresh(now), identity, tool: "row".into(), at: now };
+    let row = CompanionRow::put(row_kind(), "log", data).unwrap();
+    let row = if steps.is_empty() { row } else { row.filled_from(0) };
+    let mut change = Change::new(operation, steps);
+    change.records = vec![CompanionRecord::Row(row)];
+    store.apply(change).unwrap();
 }
 
 /// The files at first.

@@ -88,7 +88,7 @@ fn write_records(
     }
 }
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "at",
     "stead",
     "agent",
@@ -109,12 +109,17 @@ const COLUMNS: [&str; 20] = [
     "version",
     "instance",
     "seq",
+    "facts",
 ];
 
 fn csv_row(entry: &AuditEntry) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let number = |value: Option<String>| value.unwrap_or_default();
     let path = |index: usize| entry.paths.get(index).cloned().unwrap_or_default();
+    let facts = match entry.facts.is_empty() {
+        true => String::new(),
+        false => serde_json::to_string(&entry.facts).expect("facts can be written as JSON"),
+    };
     let cells: [String; COLUMNS.len()] = [
         entry.at.clone(),
         text(&entry.stead),
@@ -136,6 +141,7 @@ fn csv_row(entry: &AuditEntry) -> String {
         number(entry.version.map(|version| version.to_string())),
         entry.instance.to_string(),
         entry.seq.to_string(),
+        facts,
     ];
     cells.map(|cell| csv_cell(&cell)).join(",")
 }

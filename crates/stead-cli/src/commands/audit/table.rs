@@ -1,6 +1,6 @@
 //! Audit records as lines in columns.
 
-use stead::AuditEntry;
+use stead::{AuditEntry, FactName, FactValue};
 
 use crate::human;
 use crate::session::{Colour, Session};
@@ -43,11 +43,14 @@ impl AuditTable {
         let bytes = entry.bytes.map_or(String::new(), human::size);
         let duration = human::duration(entry.took_us);
         let paths: Vec<_> = entry.paths.iter().map(|path| human::escape_text(path)).collect();
+        let paths = paths.join(if has_source_and_target(entry) { " -> " } else { ", " });
+        let fact = |(name, value): (&FactName, &FactValue)| human::escape_text(&format!("{name}={value}"));
+        let facts: Vec<_> = entry.facts.iter().map(fact).collect();
         let line = format!(
-            "{}  {actor}  {call}  {}  {bytes:>10}  {duration:>7}  {}",
+            "{}  {actor}  {call}  {}  {bytes:>10}  {duration:>7}  {paths}  {}",
             session.paint(Colour::Dim, time),
             session.paint(colour, outcome),
-            paths.join(if has_source_and_target(entry) { " -> " } else { ", " })
+            facts.join(" "),
         );
         line.trim_end().to_owned()
     }

@@ -5,6 +5,7 @@
 
 pub mod atomicity;
 pub mod blind;
+pub mod companions;
 pub mod concurrency;
 pub mod contents;
 pub mod directories;
@@ -257,6 +258,20 @@ macro_rules! store_suite {
                     a_blind_change_that_did_nothing_is_undoable_and_found_only_by_its_operation
                     the_changes_of_a_blind_change_are_reported_as_usual
                 ;
+                companions:
+                    a_store_that_keeps_no_rows_refuses_a_change_with_one
+                    a_row_is_committed_with_its_change_and_filled_from_its_step
+                    a_row_is_filled_from_the_step_that_it_names
+                    a_row_names_a_step_that_the_change_has
+                    a_row_is_filled_with_the_path_from_the_root
+                    a_row_is_replaced_and_removed
+                    a_failed_change_leaves_the_rows_as_they_were
+                    rows_come_without_steps_too
+                    rows_are_listed_by_key_and_by_path
+                    rows_of_different_kinds_are_apart
+                    rows_are_no_files_and_have_no_past
+                    rows_written_at_once_are_all_there
+                ;
                 ports:
                     an_id_stays_the_same
                     a_past_view_and_a_fork_are_stores_of_their_own
@@ -317,6 +332,7 @@ mod tests {
             ("quotas", include_str!("quotas.rs")),
             ("history", include_str!("history.rs")),
             ("blind", include_str!("blind.rs")),
+            ("companions", include_str!("companions.rs")),
             ("ports", include_str!("ports.rs")),
         ];
         for (theme, source) in themes {

@@ -5,6 +5,7 @@ use std::io::Read as _;
 
 use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::audit_facts::{AuditFacts, FactName};
 use crate::testkit::MemoryAuditLog;
 
 /// A `Vfs` with one Workspace of each scope. `store_records` says whether its Store records its own changes.
@@ -230,6 +231,8 @@ fn every_public_call_is_in_the_audit_test() {
         "operation",
         "with_approval",
         "with_monitor",
+        "with_facts",
+        "facts",
         "watch",
         "compound",
         "set_file_count",
@@ -296,6 +299,30 @@ fn a_record_names_the_tool_the_scope_the_operation_and_the_version() {
         ("write_file", Some(ReadWrite), write.operation)
     );
     assert_eq!((&*plain.call, plain.scope, plain.operation), ("exists", None, None));
+}
+
+#[test]
+fn every_record_has_the_facts_of_its_vfs() {
+    let fact = FactName::new("executor.run").unwrap();
+    for store_records in [true, false] {
+        let (vfs, audit_log) = audited_vfs(store_records);
+        let facts = AuditFacts::default().with(fact.clone(), 7).unwrap();
+        let vfs_with_facts = vfs.with_facts(facts.clone());
+        vfs_with_facts.operation("write_file").write("/rw/a", "1").unwrap();
+        vfs_with_facts.rename("/rw/b", "/far/b", Overwrite::Refuse).unwrap();
+        vfs_with_facts.write("/ro/a", "1").unwrap_err();
+        drop(vfs_with_facts.reader("/rw/c").unwrap());
+        vfs_with_facts
+            .compound("import", "/rw", |_: &Error| None, |vfs| vfs.write("/rw/d", "1").map(drop))
+            .unwrap();
+        let end = |_: &Error| CallEnd::Pending;
+        vfs_with_facts.single_record("undo", None, end, |_| Ok(())).unwrap();
+        let records = audit_log.take();
+        assert!(records.len() >= 8, "{records:?}");
+        assert!(records.iter().all(|record| record.facts == facts), "{records:?}");
+        vfs.read("/rw/a").unwrap();
+        assert!(audit_log.take()[0].facts.is_empty());
+    }
 }
 
 #[test]

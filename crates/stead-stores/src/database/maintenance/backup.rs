@@ -63,6 +63,10 @@ const CARRY_OVER_SQL: &str = "
     INSERT INTO ledger_event SELECT * FROM live.ledger_event;
     DELETE FROM main.intent;
     INSERT INTO intent SELECT * FROM live.intent;
+    DELETE FROM main.companion_record WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT INTO companion_record(volume, kind, key, revision, path, node, size, tag, data, pending)
+      SELECT volume, kind, key, revision, path, node, size, tag, data, pending FROM live.companion_record
+      WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%') ORDER BY id;
     DELETE FROM main.ledger_usage;
     INSERT INTO ledger_usage SELECT * FROM live.ledger_usage;
 ";

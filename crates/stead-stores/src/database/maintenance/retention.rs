@@ -175,21 +175,10 @@ fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestam
         writing.conn.prepare_cached(raise)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
         return Ok(());
     }
-    writing.append_record(&AuditRecord {
-        at: now,
-        stead: None,
-        identity: Arc::new(Identity::agent("(operator)")),
-        call: "gc".into(),
-        paths: Vec::new(),
-        scope: None,
-        outcome: AuditOutcome::Begun,
-        dry_run: false,
-        bytes: None,
-        file_count: None,
-        duration: Duration::ZERO,
-        operation: None,
-        revision: Some(RevisionNumber(horizon)),
-    })
+    let operator = Arc::new(Identity::agent("(operator)"));
+    let mut record = AuditRecord::new(now, operator, "gc", AuditOutcome::Begun);
+    record.revision = Some(RevisionNumber(horizon));
+    writing.append_record(&record)
 }
 
 /// Deletes old states. A state is needed if it is part of a readable revision: one from the horizon on, or a pinned

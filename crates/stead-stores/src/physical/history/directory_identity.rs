@@ -2,6 +2,7 @@
 //! at the same location continues the earlier one's history.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stead_core::store::StoreResult;
 
@@ -52,7 +53,7 @@ impl DirectoryIdentity {
         &self,
         database: &Database,
         need: LedgerOpenMode,
-    ) -> StoreResult<Option<Ledger>> {
+    ) -> StoreResult<Option<Arc<dyn Ledger>>> {
         let is_elsewhere = |before: &str| {
             let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
             self.other_stores.iter().filter_map(of).any(|stat| directory_id(&stat) == before)

@@ -25,10 +25,10 @@ impl PhysicalHistory {
         shop: &StagingArea,
         stash: &str,
         row: (i64, i64),
-        books: &Ledger,
+        ledger: &dyn Ledger,
     ) -> StoreResult<u64> {
         self.move_displaced(shop.staging_dir(), stash, row).map_err(errno_to_store_error)?;
-        self.drop_large_files(row, books)
+        self.drop_large_files(row, ledger)
     }
 
     /// Moves an entry from a staging directory to the displaced content.
@@ -56,7 +56,11 @@ impl PhysicalHistory {
 
     /// Removes files that are too large to be kept from a displaced tree, and returns how much space the rest takes.
     /// Each of these files gets a ledger row.
-    pub(super) fn drop_large_files(&self, (version, seq): (i64, i64), books: &Ledger) -> StoreResult<u64> {
+    pub(super) fn drop_large_files(
+        &self,
+        (version, seq): (i64, i64),
+        ledger: &dyn Ledger,
+    ) -> StoreResult<u64> {
         let name = displaced_name(version, seq);
         let past = self.displaced_dir_of((version, seq))?;
         let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
@@ -68,7 +72,7 @@ impl PhysicalHistory {
             found.into_iter().partition(|(_, face)| face.size > self.max_file_bytes());
         let mut rows = Vec::new();
         if !large.is_empty() {
-            let told = books.rows_of(version)?;
+            let told = ledger.rows_of(version)?;
             let at = told.iter().find(|told| told.row.seq == seq).map(|told| told.row.path.clone());
             // In the ledger, what was removed with the tree is removed just before it.
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
@@ -88,7 +92,7 @@ impl PhysicalHistory {
                 };
                 rows.push(said.to_row(seq));
             }
-            books.add_rows(version, rows)?;
+            ledger.add_rows(version, rows)?;
         }
         Ok(small.iter().map(|(_, face)| footprint(face)).sum())
     }

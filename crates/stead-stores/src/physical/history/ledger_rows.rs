@@ -6,13 +6,13 @@ use crate::ledger::{Ledger, ROWS_PER_PAGE, StoredLedgerRow};
 
 /// The rows of a ledger, newest first.
 pub(super) struct LedgerRows<'a> {
-    ledger: &'a Ledger,
+    ledger: &'a dyn Ledger,
     before: (i64, i64),
     page: std::vec::IntoIter<StoredLedgerRow>,
 }
 
 impl<'a> LedgerRows<'a> {
-    pub(super) fn new(ledger: &'a Ledger) -> Self {
+    pub(super) fn new(ledger: &'a dyn Ledger) -> Self {
         LedgerRows { ledger, before: (i64::MAX, i64::MAX), page: Vec::new().into_iter() }
     }
 

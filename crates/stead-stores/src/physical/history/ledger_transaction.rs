@@ -18,15 +18,19 @@ use super::PhysicalHistory;
 use super::ledger_event::LedgerEvent;
 use super::usage::{UsageChange, check_file_sizes, usage_deltas};
 use crate::Durability;
-use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta};
+use crate::ledger::{
+    FilledSteps, Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
+};
 
 /// What a change writes to the ledger. A change of one action writes before the action; a change of several actions
 /// writes once, after them and before it is done.
 pub(in super::super) struct LedgerTransaction {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<dyn Ledger>,
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
     records: Vec<CompanionRecord>,
+    /// What companion rows are filled from.
+    pub(in super::super) filled: FilledSteps,
     sync_policy: SyncPolicy,
     /// The path of a change whose caller must not learn whether it changed anything; see `Change::blind_at`. Such a
     /// change makes a revision even if it changes nothing.
@@ -77,6 +81,7 @@ impl LedgerTransaction {
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
             records: change.records.clone(),
+            filled: FilledSteps::of(&change.records, |index| change.steps.get(index))?,
             sync_policy: change.sync,
             blind_at: change.blind_at.clone(),
             records_written: false,
@@ -145,6 +150,11 @@ impl LedgerTransaction {
         self.revision
     }
 
+    /// Whether the change carries companion rows.
+    pub(in super::super) fn has_rows(&self) -> bool {
+        self.records.iter().any(|record| matches!(record, CompanionRecord::Row(_)))
+    }
+
     /// Whether the current step restores kept content.
     pub(super) fn is_restoring(&self) -> bool {
         self.is_restoring
@@ -185,6 +195,7 @@ impl LedgerTransaction {
             deltas: counted.clone(),
             quotas: self.quotas.clone(),
             records,
+            filled: self.filled.clone(),
             sync_policy: self.sync_policy,
         };
         leaves.clear();
@@ -273,7 +284,7 @@ impl PhysicalChange<'_> {
         for stash in trash {
             match book.displaced_rows.remove(&stash) {
                 Some((seq, true)) => {
-                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &book.ledger) {
+                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &*book.ledger) {
                         Ok(bytes) => (kept, moved) = (kept + bytes, true),
                         Err(_) => {
                             self.staging.discard(&stash);
@@ -297,7 +308,7 @@ impl PhysicalChange<'_> {
             // Then the ledger is written at once. If that fails too, the next change writes it.
             let _ = book.ledger.write_finished();
         }
-        keeping.prune_if_needed(kept, &book.ledger);
+        keeping.prune_if_needed(kept, &*book.ledger);
         Some(version)
     }
 }

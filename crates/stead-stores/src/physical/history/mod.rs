@@ -51,7 +51,7 @@ pub(super) struct PhysicalHistory {
     retention: Option<DisplacedRetention>,
     /// The directories with displaced content, once there is a staging area.
     displaced_dirs: OnceLock<DisplacedDirs>,
-    ledger: Mutex<Option<Arc<Ledger>>>,
+    ledger: Mutex<Option<Arc<dyn Ledger>>>,
     /// The directories with content that was displaced from earlier directories at this location. Set when the ledger
     /// is opened.
     earlier_displaced_dirs: OnceLock<Vec<Dir>>,
@@ -107,44 +107,44 @@ impl PhysicalHistory {
     }
 
     /// The ledger, if there is one yet.
-    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
+    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<dyn Ledger>>> {
         self.open_ledger(LedgerOpenMode::IfExists)
     }
 
     /// The ledger, which is created if there is none.
-    pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<Ledger>> {
+    pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<dyn Ledger>> {
         Ok(self
             .open_ledger(LedgerOpenMode::CreateIfMissing)?
             .expect("a ledger is returned if it may be created"))
     }
 
-    fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
-        let mut books = self.ledger.lock();
-        if books.is_none()
+    fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<dyn Ledger>>> {
+        let mut ledger = self.ledger.lock();
+        if ledger.is_none()
             && let Some(database) =
                 self.ledger_source.0.open(need, self.identity.state(), self.ledger_source.1)?
         {
-            *books = self.identity.open_ledger(&database, need)?.map(Arc::new);
-            if let Some(books) = &*books {
+            *ledger = self.identity.open_ledger(&database, need)?;
+            if let Some(ledger) = &*ledger {
                 let own: Vec<_> = self.own_displaced_dirs().collect();
-                let found = self.identity.earlier_displaced_dirs(&books.directories()?, &own);
+                let found = self.identity.earlier_displaced_dirs(&ledger.directories()?, &own);
                 self.earlier_displaced_dirs.get_or_init(|| found);
             }
         }
-        Ok(books.clone())
+        Ok(ledger.clone())
     }
 
     /// The volume that holds what snapshots captured of the directory, if there is one.
     fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
         match self.ledger()? {
-            Some(books) => books.capture_volume(),
+            Some(ledger) => ledger.capture_volume(),
             None => Ok(None),
         }
     }
 
     /// Writes the outcomes that the ledger has not written yet. For the end of the process.
     pub(super) fn close(&self) -> StoreResult<()> {
-        self.ledger.lock().as_ref().map_or(Ok(()), |books| books.write_finished())
+        self.ledger.lock().as_ref().map_or(Ok(()), |ledger| ledger.write_finished())
     }
 
     /// The directories with content that was displaced from this directory.
@@ -185,12 +185,12 @@ fn displaced_name(version: i64, seq: i64) -> String {
 
 impl PhysicalStore {
     /// The ledger, if there is one yet.
-    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<Ledger>>> {
+    pub(super) fn ledger(&self) -> StoreResult<Option<Arc<dyn Ledger>>> {
         self.history.ledger()
     }
 
     /// Whether the ledger takes audit records; `false` before there is a ledger.
     pub(super) fn commits_audit(&self) -> bool {
-        self.ledger().ok().flatten().is_some_and(|ledger| ledger.database().has_audit_log())
+        self.ledger().ok().flatten().is_some_and(|ledger| ledger.has_audit_log())
     }
 }

@@ -251,10 +251,10 @@ impl PhysicalContentRef {
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.source.hash(&self.root, &self.history)?;
         if let Some((version, seq)) = self.source.displaced_row()
-            && let Some(books) = self.history.ledger()?
+            && let Some(ledger) = self.history.ledger()?
         {
             // For the next call, and for `stead verify`. If this fails, the hash is computed again.
-            let _ = books.set_content_hash(version, seq, hash);
+            let _ = ledger.set_content_hash(version, seq, hash);
         }
         Ok(hash)
     }
@@ -333,8 +333,8 @@ impl BaseContent {
 impl PhysicalHistory {
     /// Finds displaced content that had this fingerprint, among the newest rows of the ledger.
     fn find_displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
-        let Some(books) = self.ledger()? else { return Ok(None) };
-        let mut rows = LedgerRows::new(&books);
+        let Some(ledger) = self.ledger()? else { return Ok(None) };
+        let mut rows = LedgerRows::new(&*ledger);
         for _ in 0..MAX_ROWS_SEARCHED {
             let Some(told) = rows.next()? else { break };
             let said = LedgerEvent::from_row(&told)?;

@@ -25,13 +25,13 @@ impl PhysicalStore {
     /// Removes content that was displaced longer ago than it is to be kept, and the oldest if there is too much. The
     /// ledger still has what changed, and who changed it.
     pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
-        let Some(books) = self.ledger()? else { return Ok(Pruned::default()) };
+        let Some(ledger) = self.ledger()? else { return Ok(Pruned::default()) };
         // Pruning works on a full disk. On a disk that can't be written nothing can be removed, so the ledger must not
         // mark it as dropped.
         if let Err(error @ StoreError::HostDenied) = self.staging() {
             return Err(error);
         }
-        self.history.prune(now, &books)
+        self.history.prune(now, &*ledger)
     }
 
     /// Checks that everything that the ledger says is kept exists, and matches its hash if that is known. Adds what it
@@ -42,11 +42,11 @@ impl PhysicalStore {
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
         let keeping = &self.history;
-        let Some(books) = keeping.ledger()? else { return Ok(()) };
-        books.write_finished()?;
+        let Some(ledger) = keeping.ledger()? else { return Ok(()) };
+        ledger.write_finished()?;
         // What unfinished changes displaced is still in a staging directory.
-        let pending: HashSet<_> = books.pending_intents()?.iter().map(|pending| pending.revision).collect();
-        let mut rows = LedgerRows::new(&books);
+        let pending: HashSet<_> = ledger.pending_intents()?.iter().map(|pending| pending.revision).collect();
+        let mut rows = LedgerRows::new(&*ledger);
         while let Some(told) = rows.next()? {
             let row = (told.revision, told.row.seq);
             if !told.row.displaced_kept || pending.contains(&told.revision) {
@@ -72,8 +72,8 @@ impl PhysicalStore {
     /// Removes the ledger and all displaced content.
     pub(in super::super) fn forget_history(&self) -> StoreResult<()> {
         let keeping = &self.history;
-        if let Some(books) = keeping.ledger()? {
-            books.destroy()?;
+        if let Some(ledger) = keeping.ledger()? {
+            ledger.destroy()?;
             *keeping.ledger.lock() = None;
         }
         for past in keeping.displaced_dirs() {
@@ -87,26 +87,26 @@ impl PhysicalStore {
 
 impl PhysicalHistory {
     /// Prunes once the content added since the last time is an eighth of the limit.
-    pub(super) fn prune_if_needed(&self, kept: u64, books: &Ledger) {
+    pub(super) fn prune_if_needed(&self, kept: u64, ledger: &dyn Ledger) {
         let much = self.retention.unwrap_or_default().bytes / 8;
         if kept == 0 || self.bytes_since_prune.fetch_add(kept, Ordering::Relaxed) + kept < much {
             return;
         }
         self.bytes_since_prune.store(0, Ordering::Relaxed);
         // The change itself is done, so an error isn't reported: a later change prunes again.
-        let _ = self.prune(SystemClock.now(), books);
+        let _ = self.prune(SystemClock.now(), ledger);
     }
 
-    fn prune(&self, now: Timestamp, books: &Ledger) -> StoreResult<Pruned> {
-        books.write_finished()?;
-        let newest = books.last_revision()?;
+    fn prune(&self, now: Timestamp, ledger: &dyn Ledger) -> StoreResult<Pruned> {
+        ledger.write_finished()?;
+        let newest = ledger.last_revision()?;
         let (age, most) = self.retention.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
         let (mut gone, mut freed, mut kept) = (Vec::new(), 0_u64, 0_u64);
         let mut is_full = false;
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
-        for (row, at) in books.rows_with_content()? {
+        for (row, at) in ledger.rows_with_content()? {
             let name = displaced_name(row.0, row.1).into_bytes();
             let found =
                 self.displaced_dir_of(row).and_then(|past| entries_below(past, &name)).unwrap_or_default();
@@ -123,7 +123,7 @@ impl PhysicalHistory {
         }
         // The ledger first: content without a row is removed below, but a row without content would be wrong.
         if !gone.is_empty() {
-            books.mark_content_dropped(gone.clone())?;
+            ledger.mark_content_dropped(gone.clone())?;
         }
         for row in gone {
             if let Ok(past) = self.displaced_dir_of(row) {
@@ -136,7 +136,7 @@ impl PhysicalHistory {
                 let version =
                     std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
                 if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
-                    let _ = remove_orphan(books, past, &name);
+                    let _ = remove_orphan(ledger, past, &name);
                 }
             }
         }
@@ -145,11 +145,11 @@ impl PhysicalHistory {
 }
 
 /// Removes displaced content that has no row in the ledger.
-fn remove_orphan(books: &Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
+fn remove_orphan(ledger: &dyn Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
     let text = std::str::from_utf8(name).unwrap_or_default();
     let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
     let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
-    if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.displaced_kept) {
+    if ledger.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.displaced_kept) {
         tree::remove(past, name).map_err(errno_to_store_error)?;
     }
     Ok(())

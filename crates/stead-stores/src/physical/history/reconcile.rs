@@ -35,9 +35,9 @@ impl PhysicalHistory {
         dead: &[DeadProcessState<'_>],
         alive: &HashSet<String>,
     ) -> StoreResult<()> {
-        let Some(books) = self.ledger()? else { return Ok(()) };
+        let Some(ledger) = self.ledger()? else { return Ok(()) };
         let mut changes: BTreeMap<i64, Vec<PendingIntent>> = BTreeMap::new();
-        for pending in books.pending_intents()? {
+        for pending in ledger.pending_intents()? {
             if !alive.contains(&pending.staging_dir) {
                 changes.entry(pending.revision).or_default().push(pending);
             }
@@ -59,7 +59,7 @@ impl PhysicalHistory {
                 continue;
             }
             made.push(version);
-            let rows = books.rows_of(version)?;
+            let rows = ledger.rows_of(version)?;
             for (pending, action) in intents.iter().zip(&actions) {
                 let row = (version, pending.intent.seq);
                 let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.displaced_kept);
@@ -74,7 +74,7 @@ impl PhysicalHistory {
             }
         }
         if !lost.is_empty() {
-            books.mark_content_dropped(lost)?;
+            ledger.mark_content_dropped(lost)?;
         }
         if made.is_empty() && undone.is_empty() {
             return Ok(());
@@ -82,7 +82,7 @@ impl PhysicalHistory {
         for past in self.own_displaced_dirs() {
             sync::sync_all(sync::SyncPoint::DisplacedContent, past).map_err(errno_to_store_error)?;
         }
-        books.reconcile(made, undone)
+        ledger.reconcile(made, undone)
     }
 
     /// Whether a change happened. A change of one action that happened in part is completed or undone here. A change of

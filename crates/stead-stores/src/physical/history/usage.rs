@@ -201,8 +201,8 @@ impl PhysicalStore {
     /// the disk first.
     pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
         // Without a ledger, as where nothing can be written, there are no counters.
-        let Some(books) = self.ledger().ok().flatten() else { return usage_below(self, at) };
-        let counters = books.counters()?;
+        let Some(ledger) = self.ledger().ok().flatten() else { return usage_below(self, at) };
+        let counters = ledger.counters()?;
         let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
             return usage_below(self, at);
         };
@@ -211,7 +211,7 @@ impl PhysicalStore {
             return Ok(counter.usage);
         }
         let found = usage_below(self, at)?;
-        books.correct_counter(at.as_bytes().to_vec(), counter.usage, found, now)?;
+        ledger.correct_counter(at.as_bytes().to_vec(), counter.usage, found, now)?;
         Ok(found)
     }
 }

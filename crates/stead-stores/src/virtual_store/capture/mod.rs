@@ -19,7 +19,7 @@ use stead_core::{Clock, SystemClock, Timestamp};
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
 use crate::database::{Database, DatabaseInner};
-use crate::ledger::Ledger;
+use crate::ledger::SqliteLedger;
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content;
 use crate::virtual_store::entry_row::{EntryKind, entries};
@@ -60,31 +60,38 @@ impl CapturedEntry {
     }
 }
 
-impl Ledger {
+/// The capture volume that belongs to a ledger.
+pub(crate) trait CaptureVolumes {
     /// The directory's capture volume, if it has one.
-    pub(crate) fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
+    fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>>;
+
+    /// The directory's capture volume, which is created if it has none.
+    fn begin_capture_volume(&self) -> StoreResult<CaptureVolume>;
+}
+
+impl CaptureVolumes for SqliteLedger {
+    fn capture_volume(&self) -> StoreResult<Option<CaptureVolume>> {
         let find = || -> Result<Option<i64>> {
-            let reader = self.database().reader()?;
+            let reader = self.database.reader()?;
             let found = reader
                 .prepare_cached("SELECT volume FROM capture_volume WHERE ledger = ?1")?
-                .query_row([self.volume()], |row| row.get(0));
+                .query_row([self.volume], |row| row.get(0));
             Ok(found.optional()?)
         };
         let Some(vol) = find()? else { return Ok(None) };
         let mut store = self.open_capture_store()?;
         if store.volume.id != vol {
             // Another process has recreated it.
-            self.database().forget_volumes();
+            self.database.forget_volumes();
             store = self.open_capture_store()?;
         }
         Ok(Some(CaptureVolume { store, vol }))
     }
 
-    /// The directory's capture volume, which is created if it has none.
-    pub(crate) fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
+    fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
         let store = self.open_capture_store()?;
-        let (ledger, vol) = (self.volume(), store.volume.id);
-        self.database().write(CommitSync::Deferred, move |writing| {
+        let (ledger, vol) = (self.volume, store.volume.id);
+        self.database.write(CommitSync::Deferred, move |writing| {
             writing
                 .conn
                 .prepare_cached(
@@ -95,9 +102,11 @@ impl Ledger {
         })?;
         Ok(CaptureVolume { store, vol })
     }
+}
 
+impl SqliteLedger {
     fn open_capture_store(&self) -> StoreResult<VirtualStore> {
-        Database(Arc::clone(self.database())).volume(format!("{{\"capture\":{}}}", self.volume()))
+        Database(Arc::clone(&self.database)).volume(format!("{{\"capture\":{}}}", self.volume))
     }
 }
 

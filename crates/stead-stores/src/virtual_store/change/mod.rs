@@ -20,13 +20,14 @@ use rusqlite::{Connection, params};
 use stead_core::monitor::{CallMonitor, check_not_stopped};
 use stead_core::name::escape_name;
 use stead_core::store::{
-    Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
-    RevisionNumber, Side, Step, StepOutcome, StorePath, check_symlink_target,
+    Applied, Change, ChangeKind, Content, DisplacedContent, NodeId, NodePath, Parents, RevisionNumber, Side,
+    Step, StepOutcome, StorePath, check_symlink_target,
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
 use crate::database::Volume;
 use crate::database::batch::{DirPaths, WriteTransaction};
+use crate::database::companion::{ChangeRecords, FilledSteps};
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
 use crate::virtual_store::VirtualStore;
@@ -35,7 +36,7 @@ use crate::virtual_store::dir_cache::DirCache;
 use crate::virtual_store::draft::SealedDraft;
 use crate::virtual_store::entry_row::{DIRECTORY_MODE, EntryKind, EntryRow};
 use crate::virtual_store::feed;
-use crate::virtual_store::history::VirtualContentRef;
+use crate::virtual_store::history::{VirtualContentRef, path_of};
 use crate::virtual_store::tree::{DirLookup, VolumeTree};
 use crate::virtual_store::unchanged;
 use quota::{UsageAmount, UsageTally};
@@ -68,6 +69,7 @@ impl VirtualStore {
             sync: _,
             monitor: watch,
         } = change;
+        let mut filled = FilledSteps::of(&records, |index| steps.get(index))?;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
@@ -86,13 +88,24 @@ impl VirtualStore {
                 changing.check_cancelled()?;
                 changing.step = index;
                 changing.reviving = returning.get(&index).map(|node| node.0.cast_signed());
-                outcomes.push(changing.apply_step(step, content)?);
+                filled.begin(index, |node| changing.path_of_node(node))?;
+                let outcome = changing.apply_step(step, content)?;
+                filled.finish(index, outcome.attr);
+                outcomes.push(outcome);
             }
             changing.finish_counting(&quotas)?;
             if let Some(path) = &blind_at {
                 changing.finish_blind(path)?;
             }
-            changing.write_records(records)?;
+            changing.transaction.write_records(&ChangeRecords {
+                volume: volume.id,
+                operation: &operation,
+                revision: changing.revision,
+                is_new_revision: true,
+                is_pending: false,
+                records: &records,
+                filled: &filled,
+            })?;
             let applied = changing.finish(outcomes);
             after(writing, &applied)?;
             Ok(applied)
@@ -220,12 +233,10 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(check_not_stopped(self.cancel_watch)?)
     }
 
-    /// Writes the companion records.
-    fn write_records(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
-        if self.revision.is_some() {
-            self.transaction.count_unrecorded(self.volume.id, &records)?;
-        }
-        self.transaction.write_records(self.volume.id, &records, self.operation, self.revision)
+    /// The path of a node from the root of the volume.
+    fn path_of_node(&self, node: NodeId) -> Result<StorePath> {
+        let tree = self.tree();
+        Ok(path_of(&tree, tree.node_number(node))?.ok_or(StoreError::NotFound)?)
     }
 
     /// Makes a revision even if nothing has changed, and ends the node lease of this change.

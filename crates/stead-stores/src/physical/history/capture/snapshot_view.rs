@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    Applied, Attr, Change, ChangeFeed, Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreId, StoreInfo, StoreKind,
-    StoreResult, WalkEntry,
+    Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
+    Listing, Maintenance, NodeId, NodePath, OpenContent, OpenPurpose, Page, Store, StoreError, StoreId,
+    StoreInfo, StoreKind, StoreResult, WalkEntry,
 };
 
 use crate::VirtualStore;
@@ -130,6 +130,10 @@ impl Store for SnapshotView {
     }
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
+        None
+    }
+
+    fn companion_records(&self) -> Option<&dyn CompanionRecords> {
         None
     }
 

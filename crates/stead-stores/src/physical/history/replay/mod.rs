@@ -38,26 +38,26 @@ const MAX_TRIES: usize = 4;
 impl PhysicalStore {
     pub(in super::super) fn revisions_of(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         let keeping = &*self.history;
-        let Some(books) = keeping.ledger()? else {
+        let Some(ledger) = keeping.ledger()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| RevisionSet::default()),
                 None => Ok(RevisionSet::default()),
             };
         };
-        books.write_finished()?;
+        ledger.write_finished()?;
         for _ in 1..MAX_TRIES {
-            let last = books.last_revision()?;
-            if !books.pending_intents()?.is_empty() {
+            let last = ledger.last_revision()?;
+            if !ledger.pending_intents()?.is_empty() {
                 // Recorded actions may not have happened yet. Locking the tree waits for them.
                 drop(self.lock_tree_if_staged()?);
             }
-            let deeds = LedgerReplay::new(self, keeping, &books, query).revisions();
-            if books.last_revision()? == last {
+            let deeds = LedgerReplay::new(self, keeping, &*ledger, query).revisions();
+            if ledger.last_revision()? == last {
                 return deeds;
             }
         }
         let _alone = self.lock_tree_if_staged()?;
-        LedgerReplay::new(self, keeping, &books, query).revisions()
+        LedgerReplay::new(self, keeping, &*ledger, query).revisions()
     }
 
     /// Locks the whole tree, if this process has a staging area: without one it can't wait for other processes.
@@ -74,9 +74,9 @@ impl PhysicalStore {
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         match self.ledger()? {
-            Some(books) => {
-                books.write_finished()?;
-                books.undoable_operations(agent, since, limit)
+            Some(ledger) => {
+                ledger.write_finished()?;
+                ledger.undoable_operations(agent, since, limit)
             }
             None => Ok(Vec::new()),
         }
@@ -86,7 +86,7 @@ impl PhysicalStore {
 struct LedgerReplay<'a> {
     store: &'a PhysicalStore,
     history: &'a PhysicalHistory,
-    ledger: &'a Ledger,
+    ledger: &'a dyn Ledger,
     query: &'a RevisionQuery,
     /// What is known of paths, at the replay's current time; `None` if nothing was there.
     tracked: BTreeMap<Vec<u8>, Option<TrackedNode>>,
@@ -125,7 +125,7 @@ impl<'a> LedgerReplay<'a> {
     fn new(
         store: &'a PhysicalStore,
         history: &'a PhysicalHistory,
-        ledger: &'a Ledger,
+        ledger: &'a dyn Ledger,
         query: &'a RevisionQuery,
     ) -> Self {
         let (tracked, passed_moves, present_nodes) = (BTreeMap::new(), Vec::new(), HashMap::new());
