@@ -55,33 +55,33 @@ impl FuseMount {
             ));
         }
         let config = config(&options);
-        let mounting =
+        let adapter =
             FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::MountPoint(error.to_string()))?;
-        let mounting = Arc::new(mounting);
+        let adapter = Arc::new(adapter);
         // Before the first request is answered, so that no change is missed.
-        let follower = FeedFollower::new(&mounting);
-        let later = [
-            mounting.invalidation_worker.start("stead-inval"),
-            mounting.write_reply_worker.start("stead-reply"),
+        let follower = FeedFollower::new(&adapter);
+        let workers = [
+            adapter.invalidation_worker.start("stead-inval"),
+            adapter.write_reply_worker.start("stead-reply"),
         ];
-        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
-        let session = Session::new(FuseServer(Arc::clone(&mounting)), &at, &config)
+        let workers = workers.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
+        let session = Session::new(FuseServer(Arc::clone(&adapter)), &at, &config)
             .map_err(|error| mount_error(&error))?;
         let session = session.spawn().map_err(|error| mount_error(&error))?;
         let notifier = session.notifier();
-        mounting.notifier.set(notifier.clone()).expect("it is set only here");
+        adapter.notifier.set(notifier.clone()).expect("it is set only here");
         let mut mount = FuseMount {
             device: mount_table::device_at(&at),
             mount_point: at,
-            adapter: Arc::clone(&mounting),
+            adapter: Arc::clone(&adapter),
             session: Some(session),
             follower: None,
-            workers: later,
+            workers,
         };
         if !follower.is_empty() {
             let control = follower.control();
             let thread = Builder::new().name("stead-feed".into());
-            let thread = thread.spawn(move || follower.run(&mounting, &notifier));
+            let thread = thread.spawn(move || follower.run(&adapter, &notifier));
             mount.follower = Some((thread.map_err(|error| mount_error(&error))?, control));
         }
         Ok(mount)
@@ -121,8 +121,8 @@ impl FuseMount {
         }
         self.adapter.invalidation_worker.stop();
         self.adapter.write_reply_worker.stop();
-        for later in self.workers.drain(..) {
-            let _ = later.join();
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
         }
         // What programs have left open is committed now: the kernel sends no more requests for it.
         self.adapter.close_all();
