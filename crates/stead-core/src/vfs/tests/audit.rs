@@ -219,6 +219,7 @@ fn no_public_call_is_left_out_of_that_test() {
     let harmless = [
         "builder",
         "identity",
+        "has_read_files",
         "workspaces",
         "with_workspaces",
         "router",
