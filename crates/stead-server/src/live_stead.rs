@@ -216,3 +216,24 @@ impl Drop for CountGuard<'_> {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stead::{AccessScope, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn what_an_agent_has_read_is_kept_for_a_day() {
+        let store = Arc::new(MemoryStore::new());
+        let stead = Stead::builder("a").workspace("/n", AccessScope::ReadWrite, &store).build().unwrap();
+        let live = LiveStead::new(&stead, ServerLimits::default());
+        assert!(!live.is_needed(Duration::ZERO), "nothing was read, and no question is open");
+        live.current().toolbox.vfs().write("/n/a", "1").unwrap();
+        assert!(live.is_needed(READ_SET_LIFETIME - Duration::from_secs(1)));
+        assert!(!live.is_needed(READ_SET_LIFETIME));
+        let _waiting = live.pending_approvals().begin_waiting();
+        assert!(live.is_needed(READ_SET_LIFETIME), "a person is being asked");
+    }
+}

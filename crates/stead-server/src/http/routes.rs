@@ -335,3 +335,37 @@ async fn read_request(
     };
     Ok((Request::from_parts(parts, Full::new(body)), info))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stead::Config;
+
+    use super::*;
+    use crate::limits::ServerLimits;
+
+    const CONFIG: &str = "[stores.notes]\nkind = \"memory\"\n\
+        [[agents.ann.workspaces]]\nprefix = \"/notes\"\nscope = \"rw\"\nstore = \"notes\"\n";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_idle_identities_are_evicted_and_those_in_use_stay() {
+        let host = tempfile::tempdir().unwrap();
+        let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
+        let registry = Arc::new(SteadRegistry::of(&config, ServerLimits::default()));
+        let tokens = Arc::new(Tokens::of(&config));
+        let routes = Routes::new(registry, tokens, HttpOptions::default(), CancellationToken::new());
+        let identity = |number: usize| Identity::agent("ann").with_thread(number.to_string());
+        let used = routes.endpoint(&identity(0)).await.unwrap();
+        for number in 1..200 {
+            routes.endpoint(&identity(number)).await.unwrap();
+        }
+        routes.evict_idle(Duration::from_secs(60)).await;
+        assert_eq!(routes.endpoints.lock().len(), 200, "they were used a moment ago");
+        routes.evict_idle(Duration::ZERO).await;
+        assert_eq!(routes.endpoints.lock().keys().collect::<Vec<_>>(), [&identity(0)]);
+        assert!(Arc::ptr_eq(&used, &routes.endpoint(&identity(0)).await.unwrap()));
+        assert!(routes.endpoint(&Identity::agent("eve")).await.is_err());
+        assert_eq!(routes.endpoints.lock().len(), 1, "an endpoint that could not be opened leaves nothing");
+        routes.endpoint(&identity(7)).await.unwrap();
+    }
+}

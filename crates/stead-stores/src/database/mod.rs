@@ -230,7 +230,7 @@ impl Database {
         writer: DatabaseWriter,
         options: DatabaseOptions,
         readers: Option<ReaderPool>,
-        turnstile: Option<WriterLock>,
+        writer_lock: Option<WriterLock>,
         reserve: Option<Arc<DiskReserve>>,
     ) -> Self {
         let file = readers.as_ref().map(|readers| readers.path().to_owned());
@@ -240,7 +240,7 @@ impl Database {
             options,
             writer: Mutex::new(writer),
             readers,
-            writer_lock: turnstile,
+            writer_lock,
             reserve,
             group_commit: GroupCommit::default(),
             dropped_drafts: Mutex::default(),
@@ -308,8 +308,8 @@ impl Database {
         work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
     ) -> StoreResult<T> {
         self.0.open_writer()?;
-        let patience = self.0.options.wait_timeout;
-        let _turn = self.0.writer_lock.as_ref().map(|turnstile| turnstile.acquire(patience)).transpose()?;
+        let wait_timeout = self.0.options.wait_timeout;
+        let _guard = self.0.writer_lock.as_ref().map(|lock| lock.acquire(wait_timeout)).transpose()?;
         let mut writer = self.0.writer.lock();
         let done = work(writer.conn.as_mut().expect("it was opened"));
         drop(writer);

@@ -225,6 +225,7 @@ fn every_public_call_is_in_the_audit_test() {
     let unaudited = [
         "builder",
         "identity",
+        "has_read_files",
         "workspaces",
         "with_workspaces",
         "router",
