@@ -233,7 +233,7 @@ mod tests {
         live.current().toolbox.vfs().write("/n/a", "1").unwrap();
         assert!(live.is_needed(READ_SET_LIFETIME - Duration::from_secs(1)));
         assert!(!live.is_needed(READ_SET_LIFETIME));
-        let _waiting = live.pending_approvals().begin_waiting();
+        let _waiting = live.pending_approvals().acquire_waiting();
         assert!(live.is_needed(READ_SET_LIFETIME), "a person is being asked");
     }
 }
