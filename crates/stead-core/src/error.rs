@@ -128,7 +128,7 @@ pub enum Error {
         workspace: VfsPath,
     },
     /// The Workspace is a barrier: it can't be shown as of the past, or isn't part of a fork.
-    #[error("{}", barrier_message(path, workspace, *barrier))]
+    #[error("{}", barrier_message(path, workspace, barrier))]
     BehindBarrier {
         /// The path.
         path: VfsPath,
@@ -365,7 +365,7 @@ impl Visibility {
 }
 
 /// The message for a path in a Workspace that is a barrier.
-fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
+fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: &Barrier) -> String {
     match barrier {
         Barrier::NotInPast(reason) => {
             format!(
@@ -466,7 +466,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::TooLarge { size, limit } => {
             format!("`{path}` is or would be too large, with {size} bytes; at most {limit} are allowed")
         }
-        StoreError::Name(reason) => format!("the name of `{path}` isn't allowed here: {reason}"),
+        StoreError::InvalidName(reason) => format!("the name of `{path}` isn't allowed here: {reason}"),
         StoreError::HostDenied => {
             format!("the host doesn't allow Stead to access `{path}`; its owner has to allow it")
         }

@@ -14,6 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use crate::glob::{Anchor, GlobError, PathGlobs};
@@ -119,10 +120,10 @@ pub struct Workspace {
 
 /// Why a Workspace is a barrier: nothing can be done in it, and it exists only to hide what the Workspace around it has
 /// at this path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Barrier {
     /// The Workspace can't be shown as of the past; the text says why.
-    NotInPast(&'static str),
+    NotInPast(Cow<'static, str>),
     /// The path was a separate Workspace when the fork was made, and was excluded from the fork.
     ExcludedFromFork,
 }
@@ -229,8 +230,8 @@ impl Workspace {
     }
 
     /// Why the Workspace is a barrier; `None` if it isn't one.
-    pub fn barrier(&self) -> Option<Barrier> {
-        self.barrier
+    pub fn barrier(&self) -> Option<&Barrier> {
+        self.barrier.as_ref()
     }
 
     /// The path prefix.

@@ -1,5 +1,6 @@
 //! A stead: everything that one agent can reach, and nothing else.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use stead_core::store::QuotaLimits;
@@ -141,7 +142,7 @@ impl Stead {
     /// Makes many calls that are one operation to the caller, with one audit record: see [`Vfs::compound`].
     pub fn compound<T, E: From<stead_core::Error>>(
         &self,
-        tool: &'static str,
+        tool: impl Into<Cow<'static, str>>,
         path: impl IntoPath,
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
         act: impl FnOnce(&Stead) -> Result<T, E>,
@@ -154,7 +155,7 @@ impl Stead {
     /// success.
     pub fn single_record<T, E: From<stead_core::Error>>(
         &self,
-        tool: &'static str,
+        tool: impl Into<Cow<'static, str>>,
         path: Option<&str>,
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
         act: impl FnOnce(&Stead) -> Result<T, E>,

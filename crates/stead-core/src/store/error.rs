@@ -3,6 +3,7 @@
 //! They don't hold the path of the call: a Store knows only its own paths, which agents must not see. The door
 //! ([`crate::Vfs`]) adds the logical path.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::ErrorKind;
@@ -95,13 +96,13 @@ pub enum StoreError {
     },
     /// The Store can't hold a file with this name.
     #[error("the name isn't allowed in this Store: {0}")]
-    Name(&'static str),
+    InvalidName(Cow<'static, str>),
     /// The arguments of the call are invalid.
     #[error("{0}")]
     Invalid(String),
     /// This Store doesn't offer that.
     #[error("{0}")]
-    Unsupported(&'static str),
+    Unsupported(Cow<'static, str>),
     /// The host refuses that to Stead's own process.
     #[error("the host doesn't allow this for the user that Stead runs as")]
     HostDenied,
@@ -126,6 +127,16 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Something that the Store doesn't offer. The text is a whole sentence for the caller.
+    pub fn unsupported(reason: impl Into<Cow<'static, str>>) -> Self {
+        StoreError::Unsupported(reason.into())
+    }
+
+    /// A name that the Store can't hold. The text says why.
+    pub fn invalid_name(reason: impl Into<Cow<'static, str>>) -> Self {
+        StoreError::InvalidName(reason.into())
+    }
+
     /// A temporary failure without a cause.
     pub fn unavailable(what: impl fmt::Display) -> Self {
         StoreError::Unavailable { what: what.to_string(), source: None }
@@ -141,7 +152,7 @@ impl StoreError {
             | StoreError::NoMatch
             | StoreError::Ambiguous(_)
             | StoreError::IntoItself
-            | StoreError::Name(_)
+            | StoreError::InvalidName(_)
             | StoreError::Link(_)
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,

@@ -200,27 +200,27 @@ impl dyn Store + '_ {
 impl dyn Store + '_ {
     /// [`Store::history`], or [`StoreError::Unsupported`].
     pub fn require_history(&self) -> StoreResult<&dyn History> {
-        self.history().ok_or(StoreError::Unsupported("this Store keeps no history"))
+        self.history().ok_or(StoreError::unsupported("this Store keeps no history"))
     }
 
     /// [`Store::forks`], or [`StoreError::Unsupported`].
     pub fn require_forks(&self) -> StoreResult<&dyn Forks> {
-        self.forks().ok_or(StoreError::Unsupported("this Store can't be forked"))
+        self.forks().ok_or(StoreError::unsupported("this Store can't be forked"))
     }
 
     /// [`Store::feed`], or [`StoreError::Unsupported`].
     pub fn require_feed(&self) -> StoreResult<&dyn ChangeFeed> {
-        self.feed().ok_or(StoreError::Unsupported("this Store doesn't report changes"))
+        self.feed().ok_or(StoreError::unsupported("this Store doesn't report changes"))
     }
 
     /// [`Store::companion_records`], or [`StoreError::Unsupported`].
     pub fn require_companion_records(&self) -> StoreResult<&dyn CompanionRecords> {
-        self.companion_records().ok_or(StoreError::Unsupported("this Store keeps no companion records"))
+        self.companion_records().ok_or(StoreError::unsupported("this Store keeps no companion records"))
     }
 
     /// [`Store::maintenance`], or [`StoreError::Unsupported`].
     pub fn require_maintenance(&self) -> StoreResult<&dyn Maintenance> {
-        self.maintenance().ok_or(StoreError::Unsupported("this Store has nothing to check or remove"))
+        self.maintenance().ok_or(StoreError::unsupported("this Store has nothing to check or remove"))
     }
 }
 

@@ -63,7 +63,7 @@ impl ModelStore {
             }
             (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
             (CompanionRecord::Row(_), _) | (_, None) => {
-                Err(StoreError::Unsupported("this Store keeps no companion records"))
+                Err(StoreError::unsupported("this Store keeps no companion records"))
             }
         };
         records.into_iter().try_for_each(append)
@@ -267,7 +267,7 @@ impl ChangeFeed for ModelStore {
 
 impl Maintenance for ModelStore {
     fn destroy(&self) -> StoreResult<()> {
-        Err(StoreError::Unsupported("a model can't be destroyed"))
+        Err(StoreError::unsupported("a model can't be destroyed"))
     }
 
     fn is_gone(&self) -> bool {

@@ -3,6 +3,7 @@
 //! A model gets one block of text, whose last line has notes in brackets about what to do next, and then any images. A
 //! program gets the text unchanged and the facts beside it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine;
@@ -67,7 +68,7 @@ pub enum Block {
         /// The image's bytes.
         bytes: Vec<u8>,
         /// The media type.
-        mime: &'static str,
+        mime: Cow<'static, str>,
     },
 }
 
@@ -186,13 +187,13 @@ impl Reply {
     }
 
     /// The same reply, with a fact added.
-    pub fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        self.facts.insert(name.to_owned(), value.into());
+    pub fn fact(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.into(), value.into());
         self
     }
 
     /// The same reply, with a fact added if there is a value.
-    pub fn optional_fact(self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
+    pub fn optional_fact(self, name: impl Into<String>, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.fact(name, value),
             None => self,

@@ -3,6 +3,8 @@
 //! Every Workspace keeps its prefix, so that the content of an outer Workspace doesn't show through. One whose history
 //! may not be read, or that has no state for that time, becomes a barrier with a reason.
 
+use std::borrow::Cow;
+
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
@@ -101,7 +103,7 @@ impl Vfs {
 /// A Workspace at a point in time: readable, or a barrier with a reason.
 enum PastWorkspace {
     Visible(Workspace),
-    Barrier(&'static str),
+    Barrier(Cow<'static, str>),
 }
 
 impl Call<'_> {
@@ -123,15 +125,15 @@ impl Call<'_> {
                 // A fork has no revision from before it was made. A revision that no Store has doesn't exist.
                 Err(cause @ StoreError::NotFound) => {
                     unknown = unknown.or(Some(failed(cause)));
-                    "it didn't exist yet"
+                    "it didn't exist yet".into()
                 }
                 Err(cause @ StoreError::Unavailable { .. }) => {
                     unknown = unknown.or(Some(failed(cause)));
-                    "its Store can't be used at present"
+                    "its Store can't be used at present".into()
                 }
                 Err(cause) => return Err(failed(cause)),
             };
-            let barrier = workspace.barrier().unwrap_or(Barrier::NotInPast(why));
+            let barrier = workspace.barrier().cloned().unwrap_or(Barrier::NotInPast(why));
             workspaces.push(Workspace::clone(workspace).as_barrier(barrier));
         }
         if let (0, Some(unknown)) = (visible, unknown) {
@@ -160,17 +162,19 @@ pub(super) fn own_numbers_error(path: &VfsPath) -> Error {
 
 fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
-        return Ok(PastWorkspace::Barrier("it isn't part of this view"));
+        return Ok(PastWorkspace::Barrier("it isn't part of this view".into()));
     }
     if !workspace.scope().allows(Access::History) {
-        return Ok(PastWorkspace::Barrier("the history of a WRITE_ONLY Workspace can't be read"));
+        return Ok(PastWorkspace::Barrier("the history of a WRITE_ONLY Workspace can't be read".into()));
     }
     let store = workspace.mount().store();
     let Some(history) = store.history() else {
-        return Ok(PastWorkspace::Barrier("its Store keeps no history"));
+        return Ok(PastWorkspace::Barrier("its Store keeps no history".into()));
     };
     let Some(revision) = point.revision_in(&**store)? else {
-        return Ok(PastWorkspace::Barrier("its Store has its own version numbers; use a time instead"));
+        return Ok(PastWorkspace::Barrier(
+            "its Store has its own version numbers; use a time instead".into(),
+        ));
     };
     Ok(PastWorkspace::Visible(workspace.clone().past_view(history.as_of(revision)?)))
 }

@@ -37,7 +37,7 @@ pub(super) type ParsedPath = Result<VfsPath, PathError>;
 /// One call in progress.
 pub(super) struct Call<'v> {
     pub(super) vfs: &'v Vfs,
-    name: &'static str,
+    name: Cow<'static, str>,
     paths: Vec<VfsPath>,
     /// The paths for the record of a call that has no path arguments.
     reported_paths: RefCell<Vec<VfsPath>>,
@@ -87,7 +87,7 @@ impl Vfs {
     /// Runs an act that is not a file operation, such as making a snapshot, as an audited call.
     pub fn audited<T>(
         &self,
-        call: &'static str,
+        call: impl Into<Cow<'static, str>>,
         path: Option<&VfsPath>,
         act: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
@@ -100,7 +100,7 @@ impl Vfs {
     /// Runs a call and records its outcome, whatever it is.
     pub(super) fn call<T, const N: usize>(
         &self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
@@ -116,7 +116,7 @@ impl Vfs {
     /// refused, fails, or has written a Begun record. Also returns whether it has changed something.
     pub(super) fn subcall<T, const N: usize>(
         &self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<(T, bool)> {
@@ -133,7 +133,7 @@ impl Vfs {
     /// Runs a lookup without a record: the operation that uses its result is recorded.
     pub(super) fn unaudited_call<T, const N: usize>(
         &self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
@@ -142,7 +142,7 @@ impl Vfs {
 
     fn run_call<T, const N: usize>(
         &self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> (Call<'_>, Result<T>) {
@@ -156,7 +156,7 @@ impl Vfs {
         }
         let call = Call {
             vfs: self,
-            name,
+            name: name.into(),
             paths: good,
             reported_paths: RefCell::default(),
             resolved_paths: RefCell::default(),
@@ -371,7 +371,7 @@ impl<'v> Call<'v> {
     }
 
     pub(super) fn tool(&self) -> Cow<'static, str> {
-        self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
+        self.vfs.tool.clone().unwrap_or_else(|| self.name.clone())
     }
 
     /// The tool name of the call's changes, in the history and in the audit.

@@ -233,7 +233,7 @@ impl<'v> Call<'v> {
                 cause,
                 StoreError::AlreadyExists
                     | StoreError::NotEmpty
-                    | StoreError::Name(_)
+                    | StoreError::InvalidName(_)
                     | StoreError::OverQuota { .. }
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);

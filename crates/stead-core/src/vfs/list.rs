@@ -279,7 +279,7 @@ impl<'v> Call<'v> {
                 Some(route) => {
                     let barrier = route.workspace.barrier();
                     let scope =
-                        Some(route.workspace.scope()).filter(|_| barrier != Some(Barrier::ExcludedFromFork));
+                        Some(route.workspace.scope()).filter(|_| barrier != Some(&Barrier::ExcludedFromFork));
                     levels.hidden += u64::from(there);
                     levels.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }

@@ -160,9 +160,9 @@ impl<'v> Call<'v> {
         if self.scope.get().is_none() {
             self.scope.set(Some(workspace.scope()));
         }
-        let withheld = |barrier| {
+        let withheld = |barrier: &Barrier| {
             let workspace = workspace.prefix().clone();
-            Error::BehindBarrier { path: path.clone(), workspace, barrier }
+            Error::BehindBarrier { path: path.clone(), workspace, barrier: barrier.clone() }
         };
         if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
             return Err(withheld(barrier));

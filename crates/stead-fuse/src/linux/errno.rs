@@ -68,7 +68,7 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         StoreError::HostDenied => Errno::EACCES,
         StoreError::Unsupported(_) => Errno::EOPNOTSUPP,
         StoreError::IntoItself
-        | StoreError::Name(_)
+        | StoreError::InvalidName(_)
         | StoreError::Invalid(_)
         | StoreError::NoMatch
         | StoreError::Ambiguous(_) => Errno::EINVAL,

@@ -163,7 +163,7 @@ impl WriteTransaction<'_> {
 
     /// Appends to the audit's chain. Without an open audit, that is [`StoreError::Unsupported`].
     pub(crate) fn append_body(&mut self, facts: &RecordBody) -> Result<()> {
-        let none = StoreError::Unsupported("no audit is open on this database");
+        let none = StoreError::unsupported("no audit is open on this database");
         let chain = self.chain.as_mut().ok_or(none)?;
         self.appender.append(self.conn, chain, facts)
     }

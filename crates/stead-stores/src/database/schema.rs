@@ -168,7 +168,7 @@ pub(crate) fn prepare(conn: &Connection) -> StoreResult<()> {
 
 fn check_sqlite() -> StoreResult<()> {
     if rusqlite::version_number() < OLDEST_SQLITE {
-        return Err(StoreError::Unsupported(
+        return Err(StoreError::unsupported(
             "this SQLite is older than 3.51.3 and can damage a database; use a newer one",
         ));
     }
@@ -184,7 +184,7 @@ fn create_tables(conn: &Connection) -> Result<()> {
     check_format(conn)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !["wal", "memory"].contains(&&*mode) {
-        return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
+        return Err(StoreError::unsupported("a database can't be shared safely on this file system").into());
     }
     conn.execute_batch(WAL_AUTOCHECKPOINT)?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
@@ -224,11 +224,11 @@ fn check_format(conn: &Connection) -> Result<Format> {
     if id == i64::from(APPLICATION_ID) {
         match format.cmp(&FORMAT) {
             Ordering::Equal => Ok(Format::Present),
-            Ordering::Greater => Err(StoreError::Unsupported(
+            Ordering::Greater => Err(StoreError::unsupported(
                 "the database was made by a newer version of Stead; update Stead to open it",
             )
             .into()),
-            Ordering::Less => Err(StoreError::Unsupported(
+            Ordering::Less => Err(StoreError::unsupported(
                 "the database was made by an older version of Stead, whose format this version can't open; export its \
                  files with that version and import them here",
             )

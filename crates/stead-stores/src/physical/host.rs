@@ -475,12 +475,12 @@ pub(super) fn errno_to_store_error(errno: Errno) -> StoreError {
         Errno::NOTEMPTY => StoreError::NotEmpty,
         Errno::ACCESS | Errno::PERM | Errno::ROFS => StoreError::HostDenied,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => StoreError::NoSpace,
-        Errno::NAMETOOLONG => StoreError::Name("it is too long for the host"),
-        Errno::ILSEQ => StoreError::Name("the host's file system can't store it"),
-        Errno::XDEV => StoreError::Unsupported(
+        Errno::NAMETOOLONG => StoreError::invalid_name("it is too long for the host"),
+        Errno::ILSEQ => StoreError::invalid_name("the host's file system can't store it"),
+        Errno::XDEV => StoreError::unsupported(
             "it is on another file system of the host; configure that directory as a Store of its own",
         ),
-        Errno::NOSYS => StoreError::Unsupported("the host's kernel is too old for a Physical Store"),
+        Errno::NOSYS => StoreError::unsupported("the host's kernel is too old for a Physical Store"),
         Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many open files"),
         Errno::TIMEDOUT => {
             StoreError::unavailable("another change did not finish in time; its process may be suspended")

@@ -324,7 +324,7 @@ pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult
 }
 
 fn reserved_name_error() -> StoreError {
-    StoreError::Name("`.stead`, `stead.toml` and Stead's database are reserved")
+    StoreError::invalid_name("`.stead`, `stead.toml` and Stead's database are reserved")
 }
 
 /// Whether an entry can have this name.

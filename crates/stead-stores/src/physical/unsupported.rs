@@ -21,7 +21,7 @@ pub struct PhysicalStore(Infallible);
 impl PhysicalStore {
     /// Returns [`StoreError::Unsupported`].
     pub fn open(_root: impl AsRef<Path>, _options: PhysicalOptions) -> StoreResult<Self> {
-        Err(StoreError::Unsupported("a Physical Store needs Linux for now"))
+        Err(StoreError::unsupported("a Physical Store needs Linux for now"))
     }
 
     /// The id that the Store of a directory would have.

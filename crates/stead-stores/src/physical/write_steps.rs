@@ -450,7 +450,7 @@ impl AppendContent {
 
 /// The error for stored content that is not staged. `stage_restored_content` stages it before the first step.
 fn uncopied_content_error() -> StoreError {
-    StoreError::Unsupported("this step can't use earlier content")
+    StoreError::unsupported("this step can't use earlier content")
 }
 
 fn draft_content(sealed: stead_core::store::SealedContent) -> StoreResult<DraftContent> {

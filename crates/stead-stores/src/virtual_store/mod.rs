@@ -293,7 +293,7 @@ impl VirtualStore {
     /// Refuses to change the past.
     fn check_changeable(&self) -> StoreResult<()> {
         match self.as_of {
-            Some(_) => Err(StoreError::Unsupported("this is an earlier version, which can't be changed")),
+            Some(_) => Err(StoreError::unsupported("this is an earlier version, which can't be changed")),
             None => Ok(()),
         }
     }

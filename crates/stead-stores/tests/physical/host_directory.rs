@@ -218,10 +218,13 @@ fn state_can_not_be_reached_wherever_it_is() {
     {
         assert!(matches!(store.stat(&at(hidden)), Err(StoreError::NotFound)), "{hidden}");
         assert!(matches!(store.read(&at(hidden), 100), Err(StoreError::NotFound)), "{hidden}");
-        assert!(matches!(apply(&store, write_step(hidden, "x")), Err(StoreError::Name(_))), "{hidden}");
+        assert!(
+            matches!(apply(&store, write_step(hidden, "x")), Err(StoreError::InvalidName(_))),
+            "{hidden}"
+        );
         assert!(matches!(
             apply(&store, rename_step("sub/plain", hidden, Replace::Overwrite)),
-            Err(StoreError::Name(_))
+            Err(StoreError::InvalidName(_))
         ));
         assert!(
             matches!(apply(&store, remove_step(hidden, Subtree::Any)), Err(StoreError::NotFound)),
@@ -317,7 +320,10 @@ fn hard_links_to_masked_files_can_not_be_reached() {
         assert!(!root.join("copy/second").exists());
         apply(&store, remove_step("copy", Subtree::Directory)).unwrap();
         for name in [".STEAD", "Stead.toml", ".\u{17f}tead"] {
-            assert!(matches!(apply(&store, write_step(name, "x")), Err(StoreError::Name(_))), "{name}");
+            assert!(
+                matches!(apply(&store, write_step(name, "x")), Err(StoreError::InvalidName(_))),
+                "{name}"
+            );
         }
     }
     assert_eq!(std::fs::read(root.join("secret.db")).unwrap(), b"needle");
@@ -338,8 +344,8 @@ fn names_are_bytes() {
         assert_eq!(bench.store.read(&node_path, 100).unwrap().bytes, entry.name.as_bytes());
     }
     let long_name = "n".repeat(256);
-    assert!(matches!(apply(&bench.store, write_step(&long_name, "x")), Err(StoreError::Name(_))));
-    assert!(matches!(bench.store.stat(&at(&long_name)), Err(StoreError::Name(_))));
+    assert!(matches!(apply(&bench.store, write_step(&long_name, "x")), Err(StoreError::InvalidName(_))));
+    assert!(matches!(bench.store.stat(&at(&long_name)), Err(StoreError::InvalidName(_))));
     write(&bench.store, &"n".repeat(255), "x");
 }
 

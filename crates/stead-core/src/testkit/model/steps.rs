@@ -89,7 +89,7 @@ impl ModelTransaction {
                 let wrong_store = || StoreError::Invalid("the draft belongs to another Store".to_owned());
                 sealed.into_inner::<DraftBytes>().ok_or_else(wrong_store)?.0
             }
-            Content::Stored(_) => return Err(StoreError::Unsupported("this Store keeps no history")),
+            Content::Stored(_) => return Err(StoreError::unsupported("this Store keeps no history")),
         };
         let (id, before) = match self.tree.slot(at)? {
             ModelSlot::Occupied(_) => {

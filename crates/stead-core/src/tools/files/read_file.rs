@@ -217,7 +217,7 @@ fn read_binary(context: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> 
 fn image_reply(read: BytesRead, mime: &'static str) -> Reply {
     let text = format!("{}: {mime}, {}", read.path, format_bytes(read.size));
     let mut reply = with_file_facts(Reply::text(text), &read, false);
-    reply.blocks.push(Block::Image { bytes: read.bytes, mime });
+    reply.blocks.push(Block::Image { bytes: read.bytes, mime: mime.into() });
     reply
 }
 

@@ -52,7 +52,7 @@ fn a_binary_file_is_returned_as_an_image_or_says_how_to_read_it() {
         tools.vfs().write(&*format!("/rw/{name}"), png.clone()).unwrap();
     }
     let read = |path: &str| call(&tools, "read_file", json!({ "path": path })).blocks;
-    let image = Block::Image { bytes: png.clone(), mime: "image/png" };
+    let image = Block::Image { bytes: png.clone(), mime: "image/png".into() };
     assert_eq!(read("/ro/a.png"), [Block::Text("/ro/a.png: image/png, 10 bytes".into()), image]);
     for (path, kind) in
         [("/ro/a.wav", "audio/wav"), ("/ro/a.zip", "application/zip"), ("/ro/a", "unknown type")]

@@ -131,7 +131,7 @@ impl Call<'_> {
                 let spot = self.authorize(path, Access::History)?;
                 let store = spot.workspace.mount().store();
                 if store.history().is_none() {
-                    let cause = StoreError::Unsupported("this Store keeps no history");
+                    let cause = StoreError::unsupported("this Store keeps no history");
                     return Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause });
                 }
                 let ground = StoreGroup { store, workspaces: vec![spot.workspace] };

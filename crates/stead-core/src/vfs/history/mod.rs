@@ -181,7 +181,7 @@ fn check_history(workspace: &Workspace) -> Result<()> {
     if workspace.mount().store().history().is_some() {
         return Ok(());
     }
-    let cause = StoreError::Unsupported("this Store keeps no history");
+    let cause = StoreError::unsupported("this Store keeps no history");
     Err(Error::Store { path: workspace.prefix().clone(), visibility: Visibility::Visible, cause })
 }
 

@@ -291,7 +291,7 @@ impl NodeApi {
         }
         let moved = self.special_files.find(from_seat.node, from);
         if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
-            return Err(from.store_error(StoreError::Unsupported(
+            return Err(from.store_error(StoreError::unsupported(
                 "a pipe or a socket can't be exchanged with another entry",
             )));
         }

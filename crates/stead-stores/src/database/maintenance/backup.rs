@@ -143,7 +143,7 @@ impl Database {
             return Err(StoreError::NotFound);
         }
         let Some(live) = self.0.file() else {
-            return Err(StoreError::Unsupported("a database in memory can't be restored"));
+            return Err(StoreError::unsupported("a database in memory can't be restored"));
         };
         // Prepared in a copy, so that the database itself changes in one step.
         let aside = RestoredCopy::copy(from, &live)?;

@@ -44,7 +44,7 @@ impl PhysicalStore {
     pub(in super::super) fn as_of_snapshot(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         match self.captured_at(version)? {
             Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
-            None => Err(StoreError::Unsupported(
+            None => Err(StoreError::unsupported(
                 "a host directory can only be read as of a snapshot that includes it; for other versions use log, \
                  diff or undo",
             )),

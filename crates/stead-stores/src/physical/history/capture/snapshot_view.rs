@@ -1,5 +1,6 @@
 //! A read-only Store that shows a host directory as a snapshot captured it.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use stead_core::search::{FileHits, Grep, WalkOptions};
@@ -31,7 +32,7 @@ impl SnapshotView {
         if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
             return Ok(&self.store);
         }
-        Err(StoreError::Unsupported("the snapshot doesn't include this part of the directory"))
+        Err(StoreError::unsupported("the snapshot doesn't include this part of the directory"))
     }
 }
 
@@ -52,7 +53,7 @@ fn explain_cause(error: StoreError) -> StoreError {
 }
 
 const READ_ONLY_VIEW: StoreError =
-    StoreError::Unsupported("this is an earlier version, which can't be changed");
+    StoreError::Unsupported(Cow::Borrowed("this is an earlier version, which can't be changed"));
 
 impl Store for SnapshotView {
     fn id(&self) -> StoreId {
