@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The path with its symlinks resolved, also where the end of it doesn't exist.
-pub(crate) fn resolve_existing_prefix(path: &Path) -> PathBuf {
+pub fn resolve_existing_prefix(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for (index, ancestor) in path.ancestors().enumerate() {
         if let Ok(resolved) = std::fs::canonicalize(ancestor) {

@@ -20,7 +20,7 @@ pub use audit::{
 };
 pub use database::{Database, DatabaseOptions};
 pub use durability::Durability;
-pub use host_path::resolve_symlinks;
+pub use host_path::{resolve_existing_prefix, resolve_symlinks};
 pub use memory::MemoryStore;
 pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,

@@ -1,10 +1,12 @@
-//! The host paths of Workspaces. Used only to check whether an import or export would copy a directory into itself.
+//! The host paths of Workspaces, to refuse an import or export that would copy a directory into itself.
 
 use std::path::{Path, PathBuf};
 
 use stead_core::VfsPath;
+use stead_stores::resolve_existing_prefix;
 
-/// The Workspaces that are host directories.
+/// The Workspaces that are host directories, as the configuration has them. Empty for a stead that was put together by
+/// [`crate::Stead::builder`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostLocations {
     /// Each Workspace's prefix, and its host directory with symlinks resolved.
@@ -14,40 +16,29 @@ pub(crate) struct HostLocations {
 impl HostLocations {
     /// Adds the Workspace at `prefix`, which shows `path` in the host directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
-        self.directories.push((prefix.clone(), resolve_symlinks(&root.join(&path.as_str()[1..]))));
+        self.directories.push((prefix.clone(), resolve_existing_prefix(&root.join(&path.as_str()[1..]))));
     }
 
     /// Whether the host directory contains the host path of the logical `path`.
     pub(crate) fn directory_contains(&self, directory: &Path, path: &VfsPath) -> bool {
-        let directory = resolve_symlinks(directory);
+        let directory = resolve_existing_prefix(directory);
         self.host_paths(path).any(|host_path| host_path.starts_with(&directory))
     }
 
     /// Whether the host path `directory` lies inside the logical `path`, including the Workspaces nested in it.
-    pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
-        let directory = resolve_symlinks(directory);
+    pub(crate) fn contains_host_path(&self, directory: &Path, path: &VfsPath) -> bool {
+        let directory = resolve_existing_prefix(directory);
         let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
         let nested = nested.map(|(_, directory)| directory.clone());
         self.host_paths(path).chain(nested).any(|host_path| directory.starts_with(host_path))
     }
 
-    /// The possible host paths of a logical path, without looking at nested Workspaces.
+    /// The host paths that a logical path has in every Workspace around it, also where a nested Workspace hides them.
     fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
         self.directories
             .iter()
             .filter_map(|(prefix, directory)| Some(directory.join(path.strip_prefix(prefix)?)))
     }
-}
-
-/// Makes a path absolute and resolves the symlinks in the part of it that exists.
-pub(crate) fn resolve_symlinks(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for ancestor in path.ancestors() {
-        if let (Ok(resolved), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
-            return resolved.join(rest);
-        }
-    }
-    path
 }
 
 #[cfg(test)]
@@ -64,14 +55,15 @@ mod tests {
         let mut locations = HostLocations::default();
         locations.add(&path("/desk/project"), &host.path().join("code"), &path("/app"));
 
-        let is_inside =
-            |directory: &str, from: &str| locations.is_inside(&host.path().join(directory), &path(from));
-        assert!(is_inside("code/app/out", "/desk/project"));
-        assert!(is_inside("alias/app/out/deeper", "/desk"));
-        assert!(is_inside("code/app/src/out", "/desk/project/src"));
-        assert!(!is_inside("code/app/out", "/desk/project/src"));
-        assert!(!is_inside("code/out", "/desk/project"));
-        assert!(!is_inside("code/app/out", "/elsewhere"));
+        let contains_host_path = |directory: &str, from: &str| {
+            locations.contains_host_path(&host.path().join(directory), &path(from))
+        };
+        assert!(contains_host_path("code/app/out", "/desk/project"));
+        assert!(contains_host_path("alias/app/out/deeper", "/desk"));
+        assert!(contains_host_path("code/app/src/out", "/desk/project/src"));
+        assert!(!contains_host_path("code/app/out", "/desk/project/src"));
+        assert!(!contains_host_path("code/out", "/desk/project"));
+        assert!(!contains_host_path("code/app/out", "/elsewhere"));
 
         let contains =
             |directory: &str, to: &str| locations.directory_contains(&host.path().join(directory), &path(to));

@@ -1,7 +1,6 @@
-//! The steads that are in use in this process: one per identity, over Stores that all of them share.
+//! The steads that a server keeps open: one per identity, over Stores that all of them share.
 //!
-//! Opening one identity's stead never waits for another identity's. No lock is held while a stead is opened, except the one
-//! of its identity.
+//! Getting one identity's stead never waits for the opening of another's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,7 +31,8 @@ pub trait LiveEntry: Send + Sync {
     fn is_needed(&self, idle: Duration) -> bool;
 }
 
-/// The live steads of a configuration. A stead is opened when it is first asked for, and evicted when it is idle.
+/// The live steads of a configuration. A stead is opened when it is first asked for. The owner
+/// has to call [`LiveSteads::refresh`] and [`LiveSteads::evict_idle`] regularly.
 #[derive(Debug)]
 pub struct LiveSteads<T> {
     state: Mutex<RegistryState<T>>,

@@ -205,7 +205,7 @@ impl Stead {
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
         if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.host_locations.is_inside(path, &from)
+            && self.host_locations.contains_host_path(path, &from)
         {
             let place = escaped_path(path);
             return Err(Error::Invalid(format!(

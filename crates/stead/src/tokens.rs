@@ -1,6 +1,7 @@
 //! Tokens for access over HTTP; each belongs to one identity.
 //!
-//! A token's secret is shown once, when the token is created; the file holds only its hash. The file is read again
+//! A token's secret is shown once, when the token is created; `tokens.json` in the state
+//! directory holds only its hash. That file is read again
 //! whenever it has changed, so a revoked token stops working at once, also in a running server.
 //!
 //! ```
@@ -36,10 +37,10 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::stores::create_private_directory;
 
-/// The prefix of every token, so that people and secret scanners recognize one.
+/// The prefix of every token's secret, so that people and secret scanners recognize one.
 pub const PREFIX: &str = "stead_";
 
-/// One token, without its secret.
+/// What is stored about a token: not its secret, but the hash of it, which [`Serialize`] writes too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The id that `revoke` takes.

@@ -16,7 +16,7 @@ pub type ChangeListener = Box<dyn Fn() + Send + Sync>;
 pub struct Subscription(Option<Box<dyn Any + Send + Sync>>);
 
 impl Subscription {
-    /// The subscription that `guard` ends when it is dropped.
+    /// A subscription that drops `guard` when it is dropped itself; dropping `guard` has to remove the listener.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
         Subscription(Some(Box::new(guard)))
     }
@@ -70,8 +70,10 @@ impl fmt::Debug for ChangeListeners {
     }
 }
 
-/// Removes a listener when it is dropped.
+/// Removes its listener when it is dropped, after a notification that is running. A feed hands it out inside a
+/// [`Subscription`].
 #[derive(Debug)]
+#[must_use = "dropping it removes the listener"]
 pub struct ListenerGuard {
     listeners: Arc<ChangeListeners>,
     id: u64,

@@ -11,11 +11,11 @@ use crate::store::{
     StorePath, StoreResult, Usage, WalkEntry,
 };
 
-/// Wraps a Store and calls `interfere` after every change, before the caller gets its result.
+/// Wraps a Store and calls `interfere` after every [`Store::apply`], also a failed one, before the caller gets its result.
 pub struct InterferingStore {
     /// The Store that does the work.
     pub store: Arc<dyn Store>,
-    /// What happens in between.
+    /// What is called. It must not apply a change through this Store, but through the wrapped one or another.
     pub interfere: Box<dyn Fn() + Send + Sync>,
 }
 

@@ -324,7 +324,7 @@ impl<'v> Call<'v> {
                 self.announced.set(true);
             }
         }
-        let under_way = self.shared().own_revisions.begin_change();
+        let under_way = self.shared().feed_echoes.begin_change();
         let undisclosed = self.shared().quotas.undisclosed_limits(store);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, undisclosed))?;
         self.shared().draft_reservations.invalidate_usage();

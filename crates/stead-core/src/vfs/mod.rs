@@ -28,6 +28,7 @@ mod copy;
 mod cut_off;
 mod draft_edits;
 mod draft_reservations;
+mod feed_echoes;
 mod follow;
 mod fork;
 mod git_repository;
@@ -36,7 +37,6 @@ mod list;
 pub mod node_api;
 mod open_file;
 mod own_files;
-mod own_revisions;
 mod path_limits;
 mod quota;
 mod read;
@@ -144,7 +144,7 @@ struct VfsShared {
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
-    own_revisions: own_revisions::OwnRevisions,
+    feed_echoes: feed_echoes::FeedEchoes,
 }
 
 /// Builds a [`Vfs`].
@@ -221,7 +221,7 @@ impl VfsBuilder {
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
-            own_revisions: own_revisions::OwnRevisions::default(),
+            feed_echoes: feed_echoes::FeedEchoes::default(),
         };
         Ok(Vfs {
             shared: Arc::new(shared),
@@ -327,7 +327,7 @@ impl Vfs {
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
-            own_revisions: own_revisions::OwnRevisions::default(),
+            feed_echoes: feed_echoes::FeedEchoes::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

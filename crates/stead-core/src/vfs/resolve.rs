@@ -132,18 +132,18 @@ impl From<Error> for ResolvedCallError {
     }
 }
 
-/// What a path is after routing.
-pub(super) enum Resolution<'a> {
-    /// A path in a Workspace.
-    Path(ResolvedPath<'a>),
-    /// A directory that exists only because Workspaces lie below it.
-    Synthetic,
+/// Where an authorized path is, before symlinks are followed.
+pub(super) enum Authorized<'a> {
+    /// In a Workspace.
+    InWorkspace(ResolvedPath<'a>),
+    /// At a directory outside every Workspace, with Workspaces below it.
+    AboveWorkspaces,
 }
 
 impl<'v> Call<'v> {
     /// Routes a path and authorizes the access. Calls no Store, except to look for the few names that git looks for in
     /// a repository.
-    pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
+    pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Authorized<'v>> {
         let router = &self.shared().router;
         let Some(Route { workspace, relative_path }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
@@ -152,7 +152,7 @@ impl<'v> Call<'v> {
                 if self.vfs.approval.needs_approval(path, access, None) {
                     return Err(Error::ApprovalRequired { path: path.clone(), workspace: path.clone() });
                 }
-                return Ok(Resolution::Synthetic);
+                return Ok(Authorized::AboveWorkspaces);
             }
             let workspaces = router.workspaces().map(|workspace| workspace.prefix()).collect();
             return Err(Error::OutsideWorkspaces { path: path.clone(), workspaces });
@@ -208,7 +208,7 @@ impl<'v> Call<'v> {
                 workspace: workspace.prefix().clone(),
             });
         }
-        Ok(Resolution::Path(resolved))
+        Ok(Authorized::InWorkspace(resolved))
     }
 
     /// Refuses a change that would make git obey the agent.
@@ -240,12 +240,12 @@ impl<'v> Call<'v> {
     /// Routes a path into a Workspace and authorizes the access.
     pub(super) fn authorize(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
         match self.route_and_authorize(path, access)? {
-            Resolution::Path(resolved) => Ok(resolved),
-            Resolution::Synthetic if access == Access::Read => {
+            Authorized::InWorkspace(resolved) => Ok(resolved),
+            Authorized::AboveWorkspaces if access == Access::Read => {
                 let cause = StoreError::IsADirectory;
                 Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause })
             }
-            Resolution::Synthetic => Err(Error::SyntheticDirectory { path: path.clone() }),
+            Authorized::AboveWorkspaces => Err(Error::SyntheticDirectory { path: path.clone() }),
         }
     }
 
@@ -273,8 +273,8 @@ impl<'v> Call<'v> {
         synthetic: impl FnOnce(&VfsPath) -> T,
     ) -> Result<(T, VfsPath)> {
         let authorize = |path: &VfsPath| match self.route_and_authorize(path, Access::Read)? {
-            Resolution::Path(resolved) => Ok(resolved),
-            Resolution::Synthetic => Err(Error::SyntheticDirectory { path: path.clone() }),
+            Authorized::InWorkspace(resolved) => Ok(resolved),
+            Authorized::AboveWorkspaces => Err(Error::SyntheticDirectory { path: path.clone() }),
         };
         let answer = self.follow_redirects(
             [path],

@@ -77,7 +77,7 @@ pub(crate) struct FeedFollower {
 impl FeedFollower {
     /// Takes the cursors that stand for now.
     pub(crate) fn new(adapter: &FuseAdapter) -> Self {
-        adapter.node_api.track_own_revisions();
+        adapter.node_api.track_feed_echoes();
         let control = Arc::<FollowerControl>::default();
         let mut stores: Vec<FollowedStore> = Vec::new();
         for workspace in 0..adapter.node_api.workspaces().len() {

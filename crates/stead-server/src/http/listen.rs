@@ -136,7 +136,7 @@ async fn serve_connection(
 async fn save_token_uses(tokens: Arc<Tokens>) {
     loop {
         tokio::time::sleep(TOKEN_USE_INTERVAL).await;
-        // Uses that can't be saved now are lost. They are shown to people only; nothing depends on them.
+        // What can't be saved now is tried again next time. The uses are shown to people only; nothing depends on them.
         let _ = in_place(|| tokens.save_last_used()).await;
     }
 }

@@ -36,12 +36,12 @@ pub(crate) enum EndpointOutcome {
     TooManySessions,
 }
 
-/// What a request starts.
+/// Whether a request is `initialize`: that one counts against the limit of sessions, and its answer gets no priming event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// A session.
+    /// It is.
     Initialize,
-    /// Nothing that outlives the answer.
+    /// It is anything else.
     Other,
 }
 

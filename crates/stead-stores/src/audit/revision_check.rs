@@ -1,8 +1,8 @@
 //! Compares revisions with the records of the changes that made them.
 //!
 //! Who made a revision is in its row, from which log and blame are read, and in the record, which can't be changed
-//! without being noticed. So the row must agree with the record. So must the rows of what the revision did, as long as
-//! they exist, and how much of the history retention may have removed.
+//! without being noticed. So the row must agree with the record. The rows of what the revision did must agree too, while they
+//! exist; so must the revision up to which retention has removed the history. Records in archives count as well.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::audit::change_digest;
 use crate::database::error::Result;
 use crate::database::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
 
-/// A text that every record with a revision contains, and no other.
+/// A text that every record with a revision contains, and the record of a gc, which says up to where history was removed.
 const VERSION_KEY: &str = ",\"version\":";
 /// A text that only the record of a restored backup contains.
 const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
@@ -47,7 +47,7 @@ pub(crate) struct RevisionCheck<'c> {
     forgotten: RefCell<i64>,
 }
 
-/// A row of `version` without its number and time.
+/// A row of `revision` without its number and time.
 #[derive(Debug, PartialEq, Eq)]
 struct RevisionRow {
     operation: Option<Uuid>,

@@ -17,7 +17,7 @@ pub(super) enum DraftContent {
     /// All of the content.
     Complete(TempFile),
     /// The differences to a file.
-    Changes(Arc<Changes>),
+    Overlay(Arc<Overlay>),
 }
 
 /// A draft of a new file.
@@ -91,14 +91,14 @@ impl Draft for NewDraft {
     }
 }
 
-/// A draft of an existing file.
+/// A draft of an existing file: what was written lies over the file as it is now.
 #[derive(Debug)]
-pub(super) struct FileDraft(Arc<Changes>);
+pub(super) struct OverlayDraft(Arc<Overlay>);
 
-/// The differences to a file. Written bytes lie in a sparse overlay file at the same offsets; the rest is read from
-/// `base`.
+/// The differences to a file. Written bytes lie in a sparse file at the same offsets; the rest is read from `base`, the
+/// live file. A change of it by another program shows, and makes the commit fail with a conflict.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct Overlay {
     staging: Arc<StagingArea>,
     base: File,
     pub(super) stat: HostStat,
@@ -112,9 +112,9 @@ pub(super) struct Changes {
     overlay: Option<TempFile>,
 }
 
-impl FileDraft {
+impl OverlayDraft {
     pub(super) fn new(shop: &Arc<StagingArea>, base: File, stat: HostStat) -> Self {
-        FileDraft(Arc::new(Changes {
+        OverlayDraft(Arc::new(Overlay {
             staging: shop.clone(),
             base,
             stat,
@@ -127,7 +127,7 @@ impl FileDraft {
     }
 
     /// Returns the changes for writing. Fails while sealed content of this draft exists.
-    fn unsealed(&mut self) -> StoreResult<&mut Changes> {
+    fn unsealed(&mut self) -> StoreResult<&mut Overlay> {
         let made = || {
             StoreError::Invalid(
                 "the draft is in use by a change; wait until the change is applied".to_owned(),
@@ -137,7 +137,7 @@ impl FileDraft {
     }
 }
 
-impl Changes {
+impl Overlay {
     /// Plans how to write the changes into the file itself, which may have grown since the draft was opened. `None` if
     /// nothing changes.
     pub(super) fn write_plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
@@ -198,7 +198,7 @@ impl Changes {
     }
 }
 
-impl Draft for FileDraft {
+impl Draft for OverlayDraft {
     fn size(&self) -> u64 {
         self.0.size
     }
@@ -217,11 +217,11 @@ impl Draft for FileDraft {
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        Ok(SealedContent::new(self.0.size, DraftContent::Changes(Arc::clone(&self.0))))
+        Ok(SealedContent::new(self.0.size, DraftContent::Overlay(Arc::clone(&self.0))))
     }
 }
 
-impl Changes {
+impl Overlay {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         let wanted = self.size.saturating_sub(offset).min(buffer.len() as u64);
         let end = offset + wanted;

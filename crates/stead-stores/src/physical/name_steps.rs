@@ -16,7 +16,7 @@ use super::owner_access;
 use super::read::is_empty;
 use super::root::Dir;
 use super::slot::{HostSlot, LookupPurpose, open_regular};
-use super::tree::{self, Inspection, InspectionPurpose};
+use super::tree::{self, SubtreeCheck, SubtreeUse};
 use super::undo::UndoRecord;
 use crate::Durability;
 use crate::sync;
@@ -68,7 +68,7 @@ impl PhysicalChange<'_> {
             }
         } else {
             // Before the tree is locked, because inspecting a large tree takes long.
-            self.inspect_tree(&dir, slot, [protected, None], InspectionPurpose::MoveOrRemove)?;
+            self.inspect_tree(&dir, slot, [protected, None], SubtreeUse::MoveOrRemove)?;
         }
         self.lock_tree()?;
         let there = self.store.stat_slot(slot)?.ok_or(StoreError::NotFound)?;
@@ -120,7 +120,7 @@ impl PhysicalChange<'_> {
                 &dir,
                 &source,
                 [protected[0].as_ref(), protected[1].as_ref()],
-                InspectionPurpose::MoveOrRemove,
+                SubtreeUse::MoveOrRemove,
             )?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
@@ -130,7 +130,7 @@ impl PhysicalChange<'_> {
                 &dir,
                 &destination,
                 [protected[0].as_ref(), protected[1].as_ref()],
-                InspectionPurpose::MoveOrRemove,
+                SubtreeUse::MoveOrRemove,
             )?;
         }
         if !destination.has_parent() {
@@ -314,7 +314,7 @@ impl PhysicalChange<'_> {
         protected: Option<&ProtectedNames>,
     ) -> StoreResult<StepOutcome> {
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
-        self.inspect_tree(&dir, source, [protected, None], InspectionPurpose::Copy)?;
+        self.inspect_tree(&dir, source, [protected, None], SubtreeUse::Copy)?;
         let (mut staged, made) = self.new_dir(None, destination)?;
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
         tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_cancelled())?;
@@ -331,9 +331,12 @@ impl PhysicalChange<'_> {
         dir: &Dir,
         slot: &HostSlot,
         protected: [Option<&ProtectedNames>; 2],
-        purpose: InspectionPurpose,
+        purpose: SubtreeUse,
     ) -> StoreResult<()> {
-        tree::inspect(dir, &Inspection { mask: &self.store.mask, at: slot.path(), protected, purpose })
+        tree::check_subtree(
+            dir,
+            &SubtreeCheck { mask: &self.store.mask, at: slot.path(), protected, purpose },
+        )
     }
 
     pub(super) fn set_attr(

@@ -12,7 +12,7 @@ use stead_core::store::{
 };
 
 use super::PhysicalStore;
-use super::draft::{FileDraft, read_full};
+use super::draft::{OverlayDraft, read_full};
 use super::host::OpenMode;
 use super::host::{self, Errno, HostStat, errno_to_store_error, io_to_store_error};
 use super::mask::join;
@@ -213,7 +213,7 @@ impl OpenContent for OpenHostFile {
         let Some(shop) = &self.staging else { return Ok(None) };
         let file = self.file.try_clone().map_err(io_to_store_error)?;
         let stat = host::stat(&file).map_err(errno_to_store_error)?;
-        Ok(Some(Box::new(FileDraft::new(shop, file, stat))))
+        Ok(Some(Box::new(OverlayDraft::new(shop, file, stat))))
     }
 }
 

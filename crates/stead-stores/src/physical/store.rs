@@ -17,7 +17,7 @@ use stead_core::store::{
 use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
-use super::draft::{FileDraft, NewDraft};
+use super::draft::{NewDraft, OverlayDraft};
 use super::fault_point::FaultPoint;
 use super::history::{DirectoryIdentity, PhysicalHistory};
 use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
@@ -248,7 +248,7 @@ impl Store for PhysicalStore {
                     let (dir, name) = self.open_parent(&located)?;
                     dir.open(name, OpenMode::Write).map_err(errno_to_store_error)?;
                 }
-                Box::new(FileDraft::new(shop, base, stat))
+                Box::new(OverlayDraft::new(shop, base, stat))
             }
         })
     }

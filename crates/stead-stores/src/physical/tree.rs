@@ -82,18 +82,20 @@ pub(super) fn size(dir: &Dir) -> u64 {
     size
 }
 
-/// How a directory is inspected before a step on the whole tree.
-pub(super) struct Inspection<'a> {
+/// What a directory and everything below it is checked for before a step moves, removes or copies it.
+pub(super) struct SubtreeCheck<'a> {
+    /// What belongs to Stead itself.
     pub(super) mask: &'a Mask,
     /// The directory's path below the root.
     pub(super) at: &'a [u8],
+    /// The names that must not be touched: at the source and, for a rename or copy, at the destination.
     pub(super) protected: [Option<&'a ProtectedNames>; 2],
-    pub(super) purpose: InspectionPurpose,
+    pub(super) purpose: SubtreeUse,
 }
 
 /// What the step does with the directory, which decides what it may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InspectionPurpose {
+pub(super) enum SubtreeUse {
     /// The directory is removed or renamed, so it may contain nothing that is masked: the stead whose state that is
     /// would not find it any more.
     MoveOrRemove,
@@ -103,10 +105,10 @@ pub(super) enum InspectionPurpose {
 }
 
 /// Refuses a directory that contains something which the step must not touch.
-pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
+pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<()> {
     let spared = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
-    if inspection.purpose != InspectionPurpose::Copy
-        && let Some(masked) = inspection.mask.masked_or_pinned_below(inspection.at)
+    if check.purpose != SubtreeUse::Copy
+        && let Some(masked) = check.mask.masked_or_pinned_below(check.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
     }
@@ -115,9 +117,9 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
         // A directory that is moved as a whole need not be readable; one that is copied has to be.
-        let here = match inspection.purpose {
-            InspectionPurpose::MoveOrRemove => owner_access::enter(top, &path),
-            InspectionPurpose::Copy => owner_access::enter_as_allowed(top, &path),
+        let here = match check.purpose {
+            SubtreeUse::MoveOrRemove => owner_access::enter(top, &path),
+            SubtreeUse::Copy => owner_access::enter_as_allowed(top, &path),
         };
         let here = match here {
             Ok(here) => here,
@@ -125,23 +127,23 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
             Err(error) => return Err(errno_to_store_error(error)),
         };
         for (name, kind) in names(&here).map_err(errno_to_store_error)? {
-            let directory = join(inspection.at, &path);
+            let directory = join(check.at, &path);
             let path = join(&path, &name);
             let second = second_names && kind == NodeKind::File && here.hides_entry(&name);
-            if second || inspection.mask.hides_entry(&directory, &name) {
-                if inspection.purpose == InspectionPurpose::MoveOrRemove
-                    || inspection.mask.is_other_steads_state(&directory, &name)
+            if second || check.mask.hides_entry(&directory, &name) {
+                if check.purpose == SubtreeUse::MoveOrRemove
+                    || check.mask.is_other_steads_state(&directory, &name)
                 {
                     return spared(&path);
                 }
                 continue;
             }
-            if inspection.protected.iter().flatten().any(|spare| spare.covers(&path, kind)) {
+            if check.protected.iter().flatten().any(|spare| spare.covers(&path, kind)) {
                 return spared(&path);
             }
             match kind {
                 NodeKind::Directory => open.push(path),
-                NodeKind::Special(_) if inspection.purpose == InspectionPurpose::Copy => {
+                NodeKind::Special(_) if check.purpose == SubtreeUse::Copy => {
                     return Err(StoreError::Special(kind));
                 }
                 NodeKind::File | NodeKind::Symlink | NodeKind::Special(_) => {}

@@ -44,7 +44,7 @@ impl PhysicalChange<'_> {
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
-                DraftContent::Changes(draft) => {
+                DraftContent::Overlay(draft) => {
                     if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
                         self.lock_names(&[&spot])?;
                         let now = self.file_at(&spot, put.expect)?;
@@ -104,7 +104,7 @@ impl PhysicalChange<'_> {
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => AppendContent::File(match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
-                DraftContent::Changes(draft) => draft.to_temp_file()?,
+                DraftContent::Overlay(draft) => draft.to_temp_file()?,
             }),
         };
         for _ in 0..MAX_TRIES {

@@ -1,4 +1,7 @@
-//! Content, stored once and named by its BLAKE3 hash: in one row up to the size of a chunk, beyond that in chunks.
+//! Content, stored once: in one row up to the size of a chunk, beyond that in chunks.
+//!
+//! A row's id names the content. Its BLAKE3 hash finds content that is stored already, and damage; for content in chunks, it
+//! is the hash of the list of chunks. Content without an id has no bytes or, if its size isn't 0, wasn't kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +62,7 @@ impl PreparedContent {
     }
 
     /// Prepares bytes of any size. Bytes that don't fit into a chunk are stored in the database now.
-    pub(crate) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
+    pub(crate) fn from_bytes(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
         }

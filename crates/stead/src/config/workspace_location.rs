@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use stead_core::VfsPath;
 
 use super::{StoreConfig, WorkspaceConfig};
-use crate::host_locations::resolve_symlinks;
 
 /// Where a Workspace's files are.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ impl WorkspaceLocation {
 
 impl HostDirectory {
     fn at(path: &Path, mounts: &[MountEntry]) -> Self {
-        let path = resolve_symlinks(path);
+        let path = stead_stores::resolve_existing_prefix(path);
         let identity = |ancestor: &Path| {
             let metadata = fs::metadata(ancestor).ok()?;
             Some((metadata.dev(), metadata.ino(), path.strip_prefix(ancestor).ok()?.to_owned()))

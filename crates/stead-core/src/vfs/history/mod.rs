@@ -23,7 +23,7 @@ use crate::scope::Access;
 use crate::store::{ContentRef, RevisionNumber, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::as_of::{PointInTime, own_numbers_error};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::Resolution;
+use crate::vfs::resolve::Authorized;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
@@ -65,7 +65,7 @@ impl Call<'_> {
     /// nested below. Nested Workspaces that refuse the access are returned with the reason instead.
     fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
         let mut places = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
-        if let Resolution::Path(spot) = self.route_and_authorize(path, access)? {
+        if let Authorized::InWorkspace(spot) = self.route_and_authorize(path, access)? {
             check_history(spot.workspace)?;
             places.main = Some(spot.workspace);
             places.targets.push((spot.workspace, spot.node_path.path));

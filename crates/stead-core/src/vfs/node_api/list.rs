@@ -6,7 +6,7 @@ use crate::scope::Access;
 use crate::store::{Listing, NodeKind, Page, StoreError};
 use crate::vfs::call::Call;
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, symlink_as_conflict};
-use crate::vfs::resolve::Resolution;
+use crate::vfs::resolve::Authorized;
 
 /// One page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl NodeApi {
                 levels.push((name.clone(), self.lookup(seat, &name)?));
             }
             let special = match call.route_and_authorize(&seat.path, Access::Read)? {
-                Resolution::Path(spot) => self.special_files.names_in(&spot, seat.node),
-                Resolution::Synthetic => Vec::new(),
+                Authorized::InWorkspace(spot) => self.special_files.names_in(&spot, seat.node),
+                Authorized::AboveWorkspaces => Vec::new(),
             };
             for name in special {
                 // A node of the Store with the same name takes precedence.
@@ -70,7 +70,7 @@ impl NodeApi {
         after: Option<Name>,
         limit: usize,
     ) -> Result<DirectoryPage> {
-        let Resolution::Path(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
+        let Authorized::InWorkspace(spot) = call.route_and_authorize(&seat.path, Access::Read)? else {
             return Ok(DirectoryPage { entries: Vec::new(), next: None });
         };
         let page = Page { after, limit: limit.max(1) };

@@ -8,7 +8,7 @@ use crate::store::{Attr, NodeId, NodeKind, StoreError, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::node_api::{DirectoryRef, NodeApi, child_path, symlink_as_conflict};
 use crate::vfs::open_file::CommitMark;
-use crate::vfs::resolve::{Resolution, ResolvedPath};
+use crate::vfs::resolve::{Authorized, ResolvedPath};
 use crate::workspace::Workspace;
 
 /// The result of a lookup.
@@ -105,7 +105,7 @@ impl NodeApi {
     }
 
     fn lookup_visible(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
-        let Resolution::Path(spot) = call.route_and_authorize(path, Access::Read)? else {
+        let Authorized::InWorkspace(spot) = call.route_and_authorize(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
         let since = self.vfs.shared.open_nodes.commit_mark();

@@ -93,13 +93,13 @@ impl NodeApi {
     }
 
     /// Starts to record which revisions are made through this API, for [`NodeApi::foreign_changes`].
-    pub fn track_own_revisions(&self) {
-        self.vfs.shared.own_revisions.start_tracking();
+    pub fn track_feed_echoes(&self) {
+        self.vfs.shared.feed_echoes.start_tracking();
     }
 
     /// The changes in a Store's feed that weren't made through this API. The pages of the feed must be passed in order.
     pub fn foreign_changes(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
-        let own = &self.vfs.shared.own_revisions;
+        let own = &self.vfs.shared.feed_echoes;
         // The feed may report a change before the call that makes it has recorded its revision.
         own.wait_for_pending();
         let mut changes = feed.changes;

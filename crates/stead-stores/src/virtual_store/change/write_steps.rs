@@ -64,7 +64,7 @@ impl VirtualChange<'_, '_> {
             return Err(StoreError::TooLarge { size, limit: MAX_EDIT_SIZE }.into());
         }
         let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
-        let content = PreparedContent::stored(self.conn(), edited)?;
+        let content = PreparedContent::from_bytes(self.conn(), edited)?;
         let outcome = self.put_content(
             &spot,
             Some(row),

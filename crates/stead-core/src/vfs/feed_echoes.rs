@@ -1,8 +1,8 @@
-//! Which revisions were made through this `Vfs`.
+//! Which revisions in a Store's feed are echoes: changes that were made through this `Vfs`.
 //!
 //! A reader of a Store's feed also gets the changes made through its own `Vfs`, which it knows already. It can't tell
 //! them from the content of the feed, since a name may have changed again since. So the revisions are tracked, from
-//! when a reader starts to follow until the feed has reported them.
+//! when a reader (a mount's `FeedFollower`) starts to follow until the feed has reported them. A `Vfs` has one reader at most.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use crate::store::{RevisionId, RevisionNumber, StoreId};
 
 /// The revisions made through one `Vfs`; empty until `start_tracking`.
 #[derive(Debug, Default)]
-pub(super) struct OwnRevisions {
+pub(super) struct FeedEchoes {
     state: Mutex<Option<TrackedRevisions>>,
     change_ended: Condvar,
 }
@@ -26,11 +26,11 @@ struct TrackedRevisions {
 
 /// A change in progress. Dropping it ends the change.
 pub(super) struct PendingChange<'o> {
-    revisions: &'o OwnRevisions,
+    revisions: &'o FeedEchoes,
     number: u64,
 }
 
-impl OwnRevisions {
+impl FeedEchoes {
     /// Tracks revisions from now on.
     pub(super) fn start_tracking(&self) {
         self.state.lock().get_or_insert_default();
@@ -56,7 +56,8 @@ impl OwnRevisions {
         self.change_ended.wait_while(&mut state, waits);
     }
 
-    /// Whether a revision was made through this `Vfs`.
+    /// Whether a revision that the feed reports now was made through this `Vfs`. Only right while revisions are tracked, and
+    /// before [`FeedEchoes::forget_up_to`].
     pub(super) fn contains(&self, revision: RevisionId) -> bool {
         let state = self.state.lock();
         let numbers = state.as_ref().and_then(|state| state.revisions.get(&revision.store));
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn revisions_are_known_until_the_feed_has_reported_them() {
-        let (own, one, other) = (OwnRevisions::default(), StoreId::fresh(), StoreId::fresh());
+        let (own, one, other) = (FeedEchoes::default(), StoreId::fresh(), StoreId::fresh());
         let revision = |store, number| RevisionId { store, number: RevisionNumber(number) };
         assert!(own.begin_change().is_none(), "nobody follows");
         own.start_tracking();
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn whoever_judges_waits_for_changes_under_way_and_not_for_later_ones() {
-        let own = OwnRevisions::default();
+        let own = FeedEchoes::default();
         own.start_tracking();
         let first = own.begin_change().unwrap();
         let settled = AtomicBool::new(false);
