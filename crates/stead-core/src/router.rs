@@ -42,6 +42,7 @@ pub struct DuplicatePrefix(pub VfsPath);
 
 /// The Workspace a path belongs to, and the rest of the path.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Route<'a, 'p> {
     /// The Workspace.
     pub workspace: &'a Workspace,

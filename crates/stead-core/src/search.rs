@@ -327,6 +327,7 @@ impl GrepSearcher<'_> {
 
 /// The hits in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Hits {
     /// The number of matching lines, up to where the search of this file stopped.
     pub count: usize,
@@ -347,6 +348,7 @@ pub struct FileHits {
 
 /// One line of a search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HitLine {
     /// The line number, from 1.
     pub number: u64,

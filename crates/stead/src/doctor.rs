@@ -11,6 +11,7 @@ use std::path::Path;
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostFinding {
     /// What was checked.
     pub name: &'static str,

@@ -34,6 +34,7 @@ pub enum PlannedContent {
 
 /// The state that a node is to get.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DesiredState {
     /// The directory that the node is to be in.
     pub parent: NodeId,
@@ -51,6 +52,7 @@ pub struct DesiredState {
 
 /// What a plan does to a node.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PlannedNode {
     /// The state that the node is to get; `None` removes it.
     pub desired: Option<DesiredState>,
@@ -60,6 +62,7 @@ pub struct PlannedNode {
 
 /// A node that stays as it is, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeConflict {
     /// The node's id.
     pub node: NodeId,
@@ -71,6 +74,7 @@ pub struct NodeConflict {
 
 /// What a revert does to each node, and which nodes it can't revert.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct RevertPlan {
     /// The nodes that change.
     pub targets: BTreeMap<NodeId, PlannedNode>,

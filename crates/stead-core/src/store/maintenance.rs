@@ -18,6 +18,7 @@ pub trait Maintenance: Debug + Send + Sync {
 
 /// What [`Maintenance::verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// How many entries were checked.
     pub entries: u64,

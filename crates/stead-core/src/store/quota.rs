@@ -8,6 +8,7 @@ use crate::store::{Attr, NodeKind, StoreError, StorePath};
 ///
 /// A Store counts everything below a root, regardless of who put it there, from the first change that names the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QuotaRoot {
     /// The directory, from the Store's root.
     pub root: StorePath,

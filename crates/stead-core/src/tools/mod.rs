@@ -103,6 +103,7 @@ impl Capability {
 
 /// The tool annotations of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hints {
     /// The tool changes nothing.
     pub read_only: bool,

@@ -16,6 +16,7 @@ use crate::store::ShortTag;
 
 /// The result of a call. A failure is a reply too.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Reply {
     /// The text, unchanged, and images. Bulk text is only here, never among the facts.
     pub blocks: Vec<Block>,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// One parameter of a tool, or one fact of its reply.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Field {
     /// The field's name.
     pub name: &'static str,

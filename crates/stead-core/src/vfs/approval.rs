@@ -17,6 +17,7 @@ use crate::workspace::Workspace;
 
 /// A path that a call accesses, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct ApprovalItem {
     /// The path, as far as symlinks have been resolved.
     pub path: VfsPath,

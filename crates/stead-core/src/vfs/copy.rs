@@ -35,6 +35,7 @@ pub enum Overwrite {
 
 /// What a copy or a move did.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CopyResult {
     /// The source, with symlinks on the way resolved.
     pub from: VfsPath,

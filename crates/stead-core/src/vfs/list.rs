@@ -132,6 +132,7 @@ impl Default for WalkQuery {
 
 /// A node below a directory that was walked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathEntry {
     /// Its logical path. Characters that could mislead a reader are escaped.
     pub path: String,

@@ -88,6 +88,7 @@ use crate::workspace::Workspace;
 
 /// Size limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// The largest file, in bytes, that is read whole.
     pub max_read_size: u64,

@@ -165,6 +165,7 @@ struct UnlinkedAttributes {
 
 /// What the commit of a draft has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommittedDraft {
     /// The version that the writes were made to, if known. A reader that has this version and the writes has all of the
     /// new version.

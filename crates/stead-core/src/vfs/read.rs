@@ -14,6 +14,7 @@ use crate::vfs::{IntoPath, Vfs};
 
 /// The attributes of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stat {
     /// The path, with symlinks resolved.
     pub path: VfsPath,
@@ -37,6 +38,7 @@ pub struct Stat {
 
 /// A file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BytesRead {
     /// The path, with symlinks resolved.
     pub path: VfsPath,
@@ -59,6 +61,7 @@ pub struct ByteRange {
 
 /// Some lines of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TextRead {
     /// The path, with symlinks resolved.
     pub path: VfsPath,

@@ -15,6 +15,7 @@ use crate::vfs::{IntoPath, PathEntry, Unreadable, Vfs, WalkQuery, WalkResult};
 
 /// The result of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GlobResult {
     /// The nodes that match, sorted by path.
     pub entries: Vec<PathEntry>,
@@ -26,6 +27,7 @@ pub struct GlobResult {
 
 /// The result of a content search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct GrepResult {
     /// The files with matches, sorted by path.
     pub files: Vec<FileMatch>,
@@ -39,6 +41,7 @@ pub struct GrepResult {
 
 /// The matches in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileMatch {
     /// Its logical path. Characters that could mislead a reader are escaped.
     pub path: String,

@@ -74,6 +74,7 @@ impl WriteOptions {
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriteResult {
     /// The path, with symlinks resolved.
     pub path: VfsPath,
@@ -89,6 +90,7 @@ pub struct WriteResult {
 
 /// What an edit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EditResult {
     /// The result of the change to the file.
     pub written: WriteResult,
@@ -109,6 +111,7 @@ pub struct RemoveOptions {
 
 /// What a removal did.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RemoveResult {
     /// The path.
     pub path: VfsPath,

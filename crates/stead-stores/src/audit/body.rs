@@ -244,6 +244,7 @@ pub(crate) fn drop_superseded_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64
 
 /// A record in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// Its text, which its hash covers.
     #[serde(skip)]

@@ -45,6 +45,7 @@ pub struct AuditQuery {
 
 /// One page of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditPage {
     /// The records, sorted by when their calls began, newest first.
     pub entries: Vec<AuditEntry>,

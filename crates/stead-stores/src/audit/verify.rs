@@ -25,6 +25,7 @@ const RECORDS_PER_PROGRESS: u64 = 4_096;
 
 /// What a check of the audit found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditVerified {
     /// Records whose position in their chain was checked.
     pub records: u64,

@@ -95,6 +95,7 @@ impl fmt::Debug for PhysicalOptions {
 
 /// How much of the content that changes displace is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct DisplacedRetention {
     /// How long content is kept.
     pub age: Duration,

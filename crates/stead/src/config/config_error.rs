@@ -32,6 +32,7 @@ pub enum ConfigError {
 
 /// All mistakes in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigProblems {
     /// The file.
     pub file: PathBuf,
@@ -54,6 +55,7 @@ impl fmt::Display for ConfigProblems {
 
 /// A mistake in the file, or a warning about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct ConfigDiagnostic {
     /// The line, counted from 1.
     pub line: usize,

@@ -80,6 +80,7 @@ pub struct Config {
 
 /// `[database]`
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DatabaseConfig {
     /// The SQLite file.
     pub path: PathBuf,
@@ -89,6 +90,7 @@ pub struct DatabaseConfig {
 
 /// `[audit]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditConfig {
     /// Whether every call is recorded.
     pub enabled: bool,
@@ -115,6 +117,7 @@ pub enum StoreConfig {
 
 /// `[agents.NAME]`
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct AgentConfig {
     /// The purpose of the agent.
     pub description: Option<String>,
@@ -128,6 +131,7 @@ pub struct AgentConfig {
 
 /// `[[agents.NAME.workspaces]]`
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkspaceConfig {
     /// Its logical path.
     pub prefix: VfsPath,

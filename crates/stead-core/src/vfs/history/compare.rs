@@ -35,6 +35,7 @@ impl Default for DiffOptions {
 
 /// One path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The path in the revision compared to; in the revision compared from, if the node was removed.
     pub path: VfsPath,
@@ -79,6 +80,7 @@ impl DifferenceKind {
 
 /// A line of a file, and the operation that wrote it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct BlameLine {
     /// The line, with its ending.
     pub line: Vec<u8>,

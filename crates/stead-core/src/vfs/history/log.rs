@@ -37,6 +37,7 @@ impl Default for LogQuery {
 
 /// One change, and the operation that it belongs to.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LogEntry {
     /// The operation.
     pub operation: Operation,
@@ -52,6 +53,7 @@ pub struct LogEntry {
 
 /// What a change did to one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogChange {
     /// The path after the change; before it, if the node was removed.
     pub path: VfsPath,

@@ -52,6 +52,7 @@ pub struct UndoOptions {
 
 /// What an undo or a restore did, or would do.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RevertResult {
     /// The operation that did it; `None` if nothing was changed.
     pub operation: Option<OperationId>,
@@ -71,6 +72,7 @@ pub struct RevertResult {
 
 /// An operation of which an undo leaves something as it is.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IncompleteUndo {
     /// The operation.
     pub operation: Operation,
@@ -80,6 +82,7 @@ pub struct IncompleteUndo {
 
 /// What an undo or a restore does to one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathChange {
     /// The path after the change; before it, if the node is removed.
     pub path: VfsPath,
@@ -91,6 +94,7 @@ pub struct PathChange {
 
 /// A path that stays as it is, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathConflict {
     /// The path.
     pub path: VfsPath,

@@ -10,6 +10,7 @@ use crate::vfs::resolve::Authorized;
 
 /// One page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DirectoryPage {
     /// The entries. The first page begins with the names that lead to Workspaces and the special files; the entries of
     /// the Store follow, sorted by name.

@@ -73,6 +73,7 @@ const CARRY_OVER_SQL: &str = "
 
 /// What a backup contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BackupReport {
     /// The newest revision in it.
     pub revision: RevisionNumber,

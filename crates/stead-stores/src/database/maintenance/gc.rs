@@ -37,6 +37,7 @@ impl Default for GcOptions {
 
 /// What garbage collection deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Collected {
     /// How many contents were deleted.
     pub contents: u64,

@@ -39,6 +39,7 @@ impl Default for Retention {
 
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ForgottenHistory {
     /// States of files, directories and symlinks.
     pub states: u64,

@@ -15,6 +15,7 @@ use crate::virtual_store::capture::{FinishedCapture, record_capture};
 
 /// A named revision, which is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Its number.
     pub id: i64,
