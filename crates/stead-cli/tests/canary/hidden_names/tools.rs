@@ -49,7 +49,8 @@ fn record_view(stead: &Stead, transcript: &mut Transcript, question: &str, opera
         }
         // The library returns more facts to a program than a tool returns to a model.
         let written = stead.vfs().write(&*new, "2").unwrap();
-        transcript.note(question, &format!("{store} {:?} {:?}", written.revision, written.tag));
+        let revision = written.revision.map(|revision| revision.number);
+        transcript.note(question, &format!("{store} {revision:?} {:?}", written.tag));
     }
     for last in [1, 6] {
         call(stead, transcript, question, "undo", json!({ "last": last, "dry_run": true }));
@@ -61,7 +62,8 @@ fn record_view(stead: &Stead, transcript: &mut Transcript, question: &str, opera
         let log = stead.vfs().log(&LogQuery { limit, ..LogQuery::default() }).unwrap();
         let entry = |entry: &LogEntry| {
             let Operation { id, tool, .. } = &entry.operation;
-            format!("{id} {tool} {:?} {:?} {}", entry.revision, entry.changes, entry.undone)
+            let number = entry.revision.number;
+            format!("{id} {tool} {number:?} {:?} {}", entry.changes, entry.undone)
         };
         let log: Vec<_> = log.iter().map(entry).collect();
         transcript.note(&format!("{question} log {limit}"), &log.join("\n"));
