@@ -18,7 +18,7 @@ use crate::virtual_store::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
 use crate::virtual_store::tree::VolumeTree;
 
 /// The parent of a root.
-pub(crate) const ROOTS_PARENT: i64 = 0;
+pub(crate) const ROOT_PARENT: i64 = 0;
 
 /// A volume below a fork, as of the revision at which it was forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,22 +64,22 @@ impl Volume {
         if self.base_layers.is_empty() {
             return Ok(());
         }
-        let there = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
-        if there { Ok(()) } else { Err(StoreError::NotFound.into()) }
+        let exists = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
+        if exists { Ok(()) } else { Err(StoreError::NotFound.into()) }
     }
 }
 
 /// The layers below a volume, the nearest first.
 pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
-    let mut below = Vec::new();
+    let mut layers = Vec::new();
     loop {
         let base = conn
             .prepare_cached("SELECT base, base_revision FROM volume WHERE id = ?1")?
             .query_row([vol], |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)))
             .optional()?
             .flatten();
-        let Some((base, as_of)) = base else { return Ok(below) };
-        below.push(Layer { vol: base, as_of });
+        let Some((base, as_of)) = base else { return Ok(layers) };
+        layers.push(Layer { vol: base, as_of });
         vol = base;
     }
 }
@@ -87,8 +87,8 @@ pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
 impl<'c> VolumeTree<'c> {
     /// The tree one layer down.
     pub(crate) fn base(&self) -> Option<VolumeTree<'c>> {
-        let (base, below) = self.base_layers.split_first()?;
-        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: below, ..*self })
+        let (base, layers_below) = self.base_layers.split_first()?;
+        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: layers_below, ..*self })
     }
 
     /// A node's row and name, from the uppermost layer that has the node.
@@ -163,7 +163,7 @@ impl<'c> VolumeTree<'c> {
         const SQL: [&str; 2] =
             named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
         match self.ending_offset(ending) {
-            Some(from) => self.visit(SQL, &[&parent, &from, &ending], visit),
+            Some(offset) => self.visit(SQL, &[&parent, &offset, &ending], visit),
             None => self.children(parent, b"", -1, visit),
         }
     }
@@ -195,11 +195,11 @@ impl<'c> VolumeTree<'c> {
     /// left out.
     pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
-        const SIFTED: [&str; 2] =
+        const SQL_WITH_ENDING: [&str; 2] =
             named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
         match self.ending_offset(ending) {
-            Some(from) => self.visit(SIFTED, &[&ROOTS_PARENT, &from, &ending], visit),
-            None => self.visit(SQL, &[&ROOTS_PARENT], visit),
+            Some(offset) => self.visit(SQL_WITH_ENDING, &[&ROOT_PARENT, &offset, &ending], visit),
+            None => self.visit(SQL, &[&ROOT_PARENT], visit),
         }
     }
 
@@ -207,17 +207,17 @@ impl<'c> VolumeTree<'c> {
     fn visit(
         &self,
         sql: [&'static str; 2],
-        rest: &[&dyn rusqlite::ToSql],
+        parameters: &[&dyn rusqlite::ToSql],
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         if !self.base_layers.is_empty() {
-            return self.merged(sql, rest, &mut |row, _, name| match row {
+            return self.merged(sql, parameters, &mut |row, _, name| match row {
                 Some(row) => visit(row, name),
                 None => Ok(ControlFlow::Continue(())),
             });
         }
         let mut statement = self.conn.prepare_cached(self.select_sql(sql))?;
-        self.bind(&mut statement, rest)?;
+        self.bind(&mut statement, parameters)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             if visit(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, name_column(row)?)?.is_break() {
@@ -227,10 +227,10 @@ impl<'c> VolumeTree<'c> {
         Ok(())
     }
 
-    fn bind(&self, statement: &mut Statement<'_>, rest: &[&dyn rusqlite::ToSql]) -> Result<()> {
+    fn bind(&self, statement: &mut Statement<'_>, parameters: &[&dyn rusqlite::ToSql]) -> Result<()> {
         statement.raw_bind_parameter(1, self.vol)?;
         statement.raw_bind_parameter(2, self.as_of)?;
-        for (index, value) in rest.iter().enumerate() {
+        for (index, value) in parameters.iter().enumerate() {
             statement.raw_bind_parameter(index + 3, value)?;
         }
         Ok(())
@@ -245,20 +245,20 @@ impl<'c> VolumeTree<'c> {
                 found.push((row, name.to_vec()));
                 Ok(ControlFlow::Continue(()))
             })?;
-            let Some(further) = found[next..].iter().position(|(row, _)| row.is_directory()) else {
+            let Some(offset) = found[next..].iter().position(|(row, _)| row.is_directory()) else {
                 return Ok(found);
             };
-            directory = found[next + further].0.node;
-            next += further + 1;
+            directory = found[next + offset].0.node;
+            next += offset + 1;
         }
     }
 
     /// Visits what `sql` finds in all layers, sorted by directory and name: for each name the uppermost row, or `None`
-    /// if that is a whiteout. The first of `rest` is the statement's third parameter.
+    /// if that is a whiteout. The first of `parameters` is the statement's third parameter.
     pub(crate) fn merged(
         &self,
         sql: [&'static str; 2],
-        rest: &[&dyn rusqlite::ToSql],
+        parameters: &[&dyn rusqlite::ToSql],
         visit: &mut VisitMerged<'_>,
     ) -> Result<()> {
         let mut trees = vec![*self];
@@ -271,7 +271,7 @@ impl<'c> VolumeTree<'c> {
                 // The statements run at the same time, and the cache holds one for each text.
                 depth => self.conn.prepare_cached(&format!("{sql} -- {depth}"))?,
             };
-            tree.bind(&mut statement, rest)?;
+            tree.bind(&mut statement, parameters)?;
             statements.push(statement);
         }
         let mut sources: Vec<Rows<'_>> =
