@@ -197,17 +197,18 @@ fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 /// The chunks of a content, in order; the content itself if it isn't in chunks.
 pub(crate) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
     let Some(content) = content else { return chunks_without_content(size) };
-    let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
+    let to_chunk =
+        |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
     let chunks = if size <= CHUNK_SIZE as i64 {
         conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
-            .query_map([content], chunk)?
+            .query_map([content], to_chunk)?
             .collect::<rusqlite::Result<Vec<_>>>()?
     } else {
         conn.prepare_cached(
             "SELECT c.id, c.hash FROM content l JOIN json_each(l.parts) p JOIN content c ON c.id = p.value
              WHERE l.id = ?1 ORDER BY p.key",
         )?
-        .query_map([content], chunk)?
+        .query_map([content], to_chunk)?
         .collect::<rusqlite::Result<Vec<_>>>()?
     };
     if chunks.len() == size.cast_unsigned().div_ceil(CHUNK_SIZE as u64) as usize {

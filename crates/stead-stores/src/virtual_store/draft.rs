@@ -232,8 +232,9 @@ impl VirtualDraft {
 
     /// Returns the chunk in memory with this index, which becomes the most recently used.
     fn use_chunk(&mut self, index: usize) -> &mut Vec<u8> {
-        let at = self.in_memory.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
-        let chunk = self.in_memory.remove(at).expect("its position was just found");
+        let position =
+            self.in_memory.iter().position(|(loaded, _)| *loaded == index).expect("the chunk is at hand");
+        let chunk = self.in_memory.remove(position).expect("its position was just found");
         self.in_memory.push_back(chunk);
         &mut self.in_memory.back_mut().expect("it was just put there").1
     }

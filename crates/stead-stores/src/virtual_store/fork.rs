@@ -84,7 +84,10 @@ impl Database {
             return Err(StoreError::NotFound);
         };
         // Another process may have discarded the fork that is cached here, and made one of the same name.
-        self.0.volumes.lock().retain(|known, volume| *known != namespace || volume.id == id);
+        self.0
+            .volumes
+            .lock()
+            .retain(|cached_namespace, volume| *cached_namespace != namespace || volume.id == id);
         self.store(["forks", owner, name.as_str()])
     }
 }

@@ -44,7 +44,7 @@ pub(crate) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>
 type VisitMerged<'v> = dyn FnMut(Option<EntryRow>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// A query for the columns of an entry with its name.
-macro_rules! named {
+macro_rules! named_entries {
     ($rest:literal) => {
         entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
@@ -93,7 +93,7 @@ impl<'c> VolumeTree<'c> {
 
     /// A node's row and name, from the uppermost layer that has the node.
     pub(crate) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
-        const SQL: [&str; 2] = named!("e.node = ?3");
+        const SQL: [&str; 2] = named_entries!("e.node = ?3");
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
         if let Some(row) = rows.next()? {
@@ -114,7 +114,7 @@ impl<'c> VolumeTree<'c> {
         limit: i64,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
+        const SQL: [&str; 2] = named_entries!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
         // How many rows each layer has to return isn't known before they are merged.
         let limit = if self.base_layers.is_empty() { limit } else { -1 };
         self.visit(SQL, &[&parent, &after, &limit], visit)
@@ -161,7 +161,7 @@ impl<'c> VolumeTree<'c> {
     /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out.
     pub(crate) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] =
-            named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
+            named_entries!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
         match self.ending_offset(ending) {
             Some(offset) => self.visit(SQL, &[&parent, &offset, &ending], visit),
             None => self.children(parent, b"", -1, visit),
@@ -194,9 +194,10 @@ impl<'c> VolumeTree<'c> {
     /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
     /// left out.
     pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
-        const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
-        const SQL_WITH_ENDING: [&str; 2] =
-            named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
+        const SQL: [&str; 2] = named_entries!("e.parent > ?3 ORDER BY e.parent, e.name");
+        const SQL_WITH_ENDING: [&str; 2] = named_entries!(
+            "e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name"
+        );
         match self.ending_offset(ending) {
             Some(offset) => self.visit(SQL_WITH_ENDING, &[&ROOT_PARENT, &offset, &ending], visit),
             None => self.visit(SQL, &[&ROOT_PARENT], visit),
