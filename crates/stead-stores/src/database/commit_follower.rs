@@ -27,7 +27,7 @@ const SAFETY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often listeners are called where the host has no inotify, or no more of it.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the thread rests after it has called the listeners, so that many commits in a row cost little.
-const REST: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The listeners of a database.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl CommitFollower {
 
     /// Calls the listeners after a commit of this process, unless the thread does.
     pub(crate) fn note_own_commit(&self) {
-        let is_seen = self.shared.thread.lock().as_ref().is_some_and(|thread| thread.watches);
+        let is_seen = self.shared.thread.lock().as_ref().is_some_and(|thread| thread.has_inotify);
         if !is_seen {
             self.shared.listeners.notify();
         }
@@ -104,17 +104,19 @@ impl Drop for FollowerGuard {
 struct FollowerThread {
     stop: Arc<OwnedFd>,
     /// Whether it watches the file, and so sees the commits of this process as well.
-    watches: bool,
+    has_inotify: bool,
 }
 
 impl FollowerThread {
     fn start(database: &Path, listeners: &Arc<ChangeListeners>) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let watch = CommitWatch::new(database);
-        let watches = watch.inotify.is_some();
-        let (stopped, listeners) = (Arc::clone(&stop), Arc::clone(listeners));
-        thread::Builder::new().name("stead-follow".into()).spawn(move || watch.run(&stopped, &listeners))?;
-        Ok(FollowerThread { stop, watches })
+        let has_inotify = watch.inotify.is_some();
+        let (stop_event, listeners) = (Arc::clone(&stop), Arc::clone(listeners));
+        thread::Builder::new()
+            .name("stead-follow".into())
+            .spawn(move || watch.run(&stop_event, &listeners))?;
+        Ok(FollowerThread { stop, has_inotify })
     }
 }
 
@@ -177,7 +179,7 @@ impl CommitWatch {
             if is_due {
                 self.known = stamps(&self.mark, &self.log);
                 listeners.notify();
-                if wait(stop, None, REST) == Wake::Stop {
+                if wait(stop, None, PAUSE) == Wake::Stop {
                     return;
                 }
             }
@@ -201,14 +203,14 @@ fn drain(inotify: &OwnedFd) {
 }
 
 fn wait(stop: &OwnedFd, inotify: Option<&OwnedFd>, timeout: Duration) -> Wake {
-    let mut waited = vec![PollFd::new(stop, PollFlags::IN)];
-    waited.extend(inotify.map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+    let mut poll_fds = vec![PollFd::new(stop, PollFlags::IN)];
+    poll_fds.extend(inotify.map(|inotify| PollFd::new(inotify, PollFlags::IN)));
     let timeout = Timespec::try_from(timeout).ok();
-    if poll(&mut waited, timeout.as_ref()).is_err() {
+    if poll(&mut poll_fds, timeout.as_ref()).is_err() {
         // Interrupted by a signal: a call without a commit is allowed.
         return if inotify.is_some() { Wake::Commit } else { Wake::Timeout };
     }
-    match waited.iter().position(|one| !one.revents().is_empty()) {
+    match poll_fds.iter().position(|poll_fd| !poll_fd.revents().is_empty()) {
         Some(0) => Wake::Stop,
         Some(_) => Wake::Commit,
         None => Wake::Timeout,
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_through_another_handle_wakes_at_once() {
+    fn a_commit_through_another_handle_wakes_listeners_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| open(&directory));
         let (signal, _subscription) = subscribe(&one);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_database_calls_nobody() {
+    fn an_idle_database_calls_no_listener() {
         let directory = tempfile::tempdir().unwrap();
         let database = open(&directory);
         commit(&database);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_was_replaced_is_found_again() {
+    fn a_commit_mark_that_was_replaced_is_watched_again() {
         let directory = tempfile::tempdir().unwrap();
         let database = open(&directory);
         let (signal, _subscription) = subscribe(&database);
@@ -306,10 +308,10 @@ mod tests {
         let database = open(&directory);
         // The thread has the listeners, and nothing of the database.
         let listeners = Arc::clone(&database.0.commit_follower.shared.listeners);
-        let ended = |expected: usize| {
-            let until = Instant::now() + LONG;
+        let wait_for_reference_count = |expected: usize| {
+            let deadline = Instant::now() + LONG;
             while Arc::strong_count(&listeners) != expected {
-                assert!(Instant::now() < until, "the thread doesn't end");
+                assert!(Instant::now() < deadline, "the thread doesn't end");
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -319,19 +321,19 @@ mod tests {
         assert!(database.0.commit_follower.shared.thread.lock().is_some());
         drop(second);
         assert!(database.0.commit_follower.shared.thread.lock().is_none());
-        ended(2);
+        wait_for_reference_count(2);
         let (signal, third) = subscribe(&database);
         commit(&database);
         assert!(signal.wait(Some(LONG)), "a later subscriber starts it again");
         drop(database);
         // Left: this test, the subscription's state, and the place of the listener in it.
-        ended(3);
+        wait_for_reference_count(3);
         drop(third);
-        ended(1);
+        wait_for_reference_count(1);
     }
 
     #[test]
-    fn a_database_in_memory_calls_from_the_commit_itself() {
+    fn a_database_in_memory_calls_listeners_from_the_commit_itself() {
         let database = Database::in_memory();
         let (signal, _subscription) = subscribe(&database);
         commit(&database);
