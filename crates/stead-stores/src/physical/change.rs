@@ -449,8 +449,8 @@ impl<'s> PhysicalChange<'s> {
         })?;
         let moved = host::stat_at(staging_dir, staged_name.as_bytes()).map_err(errno_to_store_error)?;
         // The content of a directory changes all the time; a file must be unchanged.
-        let same = if seen.is_dir() { moved.ino == seen.ino } else { moved.has_same_content(seen) };
-        if !same {
+        let is_same = if seen.is_dir() { moved.ino == seen.ino } else { moved.has_same_content(seen) };
+        if !is_same {
             return Err(StoreError::Conflict);
         }
         self.add_displaced(staged_name);

@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_never_holds_a_host_path() {
+    fn an_error_never_contains_a_host_path() {
         for code in 1..134 {
             let error = errno_to_store_error(Errno::from_raw_os_error(code));
             assert!(!error.to_string().contains('/'), "{error}");

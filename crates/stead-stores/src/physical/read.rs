@@ -176,9 +176,9 @@ impl OpenHostFile {
     fn is_named_below_root(&self) -> Option<bool> {
         let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
         let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
-        let named =
+        let opened =
             self.root.open(path.strip_prefix(root).ok()?.as_os_str().as_bytes(), OpenMode::Handle).ok()?;
-        Some(host::stat(&named).ok()?.ino == host::stat(&self.file).ok()?.ino)
+        Some(host::stat(&opened).ok()?.ino == host::stat(&self.file).ok()?.ino)
     }
 }
 

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_one_sets_is_seen_by_all_whether_the_file_is_mapped_or_read() {
+    fn a_value_set_through_one_handle_is_seen_through_all_whether_mapped_or_read() {
         let file = tempfile::tempfile().unwrap();
         let copy = || file.try_clone().unwrap();
         let mapped = SharedCells::<4>::new(copy());

@@ -126,11 +126,11 @@ pub(super) fn return_spare(top: &Dir, staging_dirs: &Dir, name: &str) -> StoreRe
                 let file =
                     File::from(staging_dir.open(log, OpenMode::ReadWrite).map_err(errno_to_store_error)?);
                 file.write_all_at(&[0; 32], 0).map_err(io_to_store_error)?;
-                let named = host::rename_new(
+                let renamed = host::rename_new(
                     (staging_dir.as_fd(), log),
                     (staging_dir.as_fd(), SPARE_INTENT_LOG.as_bytes()),
                 );
-                if named.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
+                if renamed.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
                     tree::remove(&staging_dir, log).map_err(errno_to_store_error)?;
                 }
             }

@@ -401,29 +401,29 @@ impl Maintenance for PhysicalStore {
         {
             staging.recover(&self.root)?;
         }
-        let mut verified = VerifyReport::default();
+        let mut report = VerifyReport::default();
         self.walk_below(&NodePath::root(), &WalkOptions::default(), &mut |_| {
-            verified.entries += 1;
-            if verified.entries % 1_024 == 0 {
-                progress(verified.entries);
+            report.entries += 1;
+            if report.entries % 1_024 == 0 {
+                progress(report.entries);
             }
             ControlFlow::Continue(())
         })?;
         if let Some(staging) = self.staging_if_open() {
-            verified.unreferenced = staging.rescued_bytes();
+            report.unreferenced = staging.rescued_bytes();
             let unfinished = staging.count_unfinished().map_err(errno_to_store_error)?;
             if unfinished > 0 {
-                verified.problems.push(format!(
+                report.problems.push(format!(
                     "{unfinished} process(es) ended in the middle of a change; open the Store again to roll the \
                      change back"
                 ));
             }
         }
         if let Some(staging) = self.staging_if_open() {
-            verified.problems.extend(staging.recovery_reports()?);
+            report.problems.extend(staging.recovery_reports()?);
         }
-        self.verify_displaced(&mut verified, progress)?;
-        progress(verified.entries);
-        Ok(verified)
+        self.verify_displaced(&mut report, progress)?;
+        progress(report.entries);
+        Ok(report)
     }
 }

@@ -68,11 +68,11 @@ impl PhysicalStore {
                 return Err(search_timeout_error());
             }
             let path = found.path.clone();
-            let enters = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
+            let should_enter = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
             if walk.matches(&path) && visit(found).is_break() {
                 return Ok(());
             }
-            if enters {
+            if should_enter {
                 let Some(dir) = enter(&top, path.as_bytes(), &walk.unreadable)? else { continue };
                 waiting.extend(
                     self.read_directory(&dir, &located.full_path, path.as_bytes(), walk)?.into_iter().rev(),

@@ -85,8 +85,8 @@ pub(in super::super) fn directory_id(stat: &HostStat) -> String {
 /// The key of a directory's location. If one of the directory and the state directory's parent contains the other, the
 /// key is relative, so that both can be moved or copied together.
 fn location_key(path: &Path, state: &Path) -> String {
-    let beside = state.parent().unwrap_or(state);
-    let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {
+    let state_parent = state.parent().unwrap_or(state);
+    let text = match (path.strip_prefix(state_parent), state_parent.strip_prefix(path)) {
         (Ok(below), _) => [b"below ", path_bytes(below)].concat(),
         (_, Ok(above)) => [b"above ", path_bytes(above)].concat(),
         _ => [b"at ", path_bytes(path)].concat(),

@@ -105,8 +105,8 @@ impl LedgerTransaction {
     pub(super) fn counted_roots(&mut self) -> StoreResult<&[Vec<u8>]> {
         if self.counted_roots.is_none() {
             let counters = self.ledger.counters()?.into_iter().map(|(path, _)| path);
-            let begun = self.new_counters.iter().map(|(path, _)| path.clone());
-            let mut roots: Vec<_> = counters.chain(begun).collect();
+            let new_roots = self.new_counters.iter().map(|(path, _)| path.clone());
+            let mut roots: Vec<_> = counters.chain(new_roots).collect();
             roots.sort();
             roots.dedup();
             self.counted_roots = Some(roots);

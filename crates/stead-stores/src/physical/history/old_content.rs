@@ -271,7 +271,7 @@ impl BaseContent {
         reader: OpenedFor,
     ) -> StoreResult<(OpenBase, NodeKind, u64)> {
         // Keeps directories on the way, whose modes were lifted, accessible until the content is open.
-        let mut reached = None;
+        let mut access_guard = None;
         let (dir, name) = match self {
             BaseContent::InTree { path, fingerprint } => {
                 let (parent, name) = split(path);
@@ -280,7 +280,7 @@ impl BaseContent {
                     OpenedFor::Stead => {
                         owner_access::enter(&root.dir, parent).map_err(errno_to_store_error).map(|entered| {
                             let dir = entered.clone();
-                            reached = Some(entered);
+                            access_guard = Some(entered);
                             dir
                         })
                     }
@@ -306,7 +306,7 @@ impl BaseContent {
                 let displaced_dir = history.displaced_dir_of(*row)?;
                 let dir = match reader {
                     OpenedFor::Caller => root::enter(displaced_dir, parent, OpenMode::Traverse)?,
-                    OpenedFor::Stead => reached
+                    OpenedFor::Stead => access_guard
                         .insert(owner_access::enter(displaced_dir, parent).map_err(errno_to_store_error)?)
                         .clone(),
                 };
@@ -343,8 +343,8 @@ impl PhysicalHistory {
         for _ in 0..MAX_ROWS_SEARCHED {
             let Some(stored_row) = rows.next()? else { break };
             let event = LedgerEvent::from_row(&stored_row)?;
-            let same = event.detail.before.is_some_and(|before| before.has_same_content(fingerprint));
-            if same && stored_row.row.displaced_kept && event.detail.patch.is_none() {
+            let is_same = event.detail.before.is_some_and(|before| before.has_same_content(fingerprint));
+            if is_same && stored_row.row.displaced_kept && event.detail.patch.is_none() {
                 let row = (stored_row.revision, stored_row.row.seq);
                 return Ok(Some(BaseContent::Displaced { row, below: Vec::new() }));
             }
@@ -518,7 +518,7 @@ impl PhysicalStore {
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
         // Old and new tags of files whose mode was lifted to read them: that set their change time.
-        let mut retagged = HashMap::new();
+        let mut new_tags = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Stored(content_ref) = &*content
@@ -532,7 +532,7 @@ impl PhysicalStore {
                             (before, physical_ref.source.stat_in_tree(&physical_ref.root))
                             && before.has_same_content(&after)
                         {
-                            retagged.insert(before.tag(), after.tag());
+                            new_tags.insert(before.tag(), after.tag());
                         }
                     }
                     ContentLocation::Captured(volume) => {
@@ -545,7 +545,7 @@ impl PhysicalStore {
         }
         for precondition in steps.iter_mut().filter_map(precondition_of) {
             if let Precondition::Tag(tag) | Precondition::TagOrAbsent(tag) = precondition
-                && let Some(current_tag) = retagged.get(tag)
+                && let Some(current_tag) = new_tags.get(tag)
             {
                 *tag = *current_tag;
             }

@@ -116,11 +116,11 @@ impl PhysicalChange<'_> {
             return Ok(());
         }
         self.make_multi_action()?;
-        let mut begun = Vec::with_capacity(uncounted.len());
+        let mut new_counters = Vec::with_capacity(uncounted.len());
         for path in uncounted {
-            begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
+            new_counters.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
         }
-        self.ledger.new_counters = begun;
+        self.ledger.new_counters = new_counters;
         Ok(())
     }
 
