@@ -126,10 +126,10 @@ impl<T: LiveEntry> LiveSteads<T> {
                 }
                 (Arc::clone(&state.stores), state.epoch)
             };
-            let made = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let made = made.map(|stead| Arc::new(make(&stead)));
+            let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
+            let result = result.map(|stead| Arc::new(make(&stead)));
             let mut state = self.state.lock();
-            match made {
+            match result {
                 // The configuration or the forks have changed meanwhile.
                 Ok(_) if state.epoch != epoch => {}
                 Ok(live) => {
@@ -261,8 +261,8 @@ impl<T> RegistryState<T> {
         Some(Arc::clone(live))
     }
 
-    fn entries(&self, wanted: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
-        let slots = self.slots.iter().filter(|(identity, _)| wanted(identity));
+    fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
+        let slots = self.slots.iter().filter(|(identity, _)| is_included(identity));
         slots
             .filter_map(|(identity, slot)| Some((identity.clone(), Arc::clone(slot.live.as_ref()?))))
             .collect()

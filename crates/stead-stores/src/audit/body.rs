@@ -40,7 +40,8 @@ impl RecordBody {
         RecordBody::of_change(record, record.revision, record.duration, None)
     }
 
-    /// The record of a call that made this revision and took this long. `change_digest` is the digest of what the revision did.
+    /// The record of a call that made this revision and took this long. `change_digest` is the digest of what the
+    /// revision did.
     pub(crate) fn of_change(
         record: &AuditRecord,
         revision: Option<RevisionNumber>,

@@ -88,7 +88,8 @@ fn recover_instance(
             let mut problems = finding_texts.clone();
             problems.extend(chain_end_difference(transaction.conn, &chain, uuid, in_database, end)?);
             (chain.seq, chain.hash, chain.spooled) = (end.seq, end.hash, end.spooled);
-            // A spool file is emptied after its records were committed, so records that are in the database are skipped.
+            // A spool file is emptied after its records were committed, so records that are in the database are
+            // skipped.
             let spool = abandoned.spool.into_iter().filter(|(number, _)| *number >= end.spooled).collect();
             for (number, body) in drop_superseded_begun(spool) {
                 transaction.appender.append(transaction.conn, &mut chain, &body)?;

@@ -147,7 +147,8 @@ impl ChainCheck {
         problems
     }
 
-    /// Ends the check, and returns which records are missing. `expected_end` is the last position according to the database.
+    /// Ends the check, and returns which records are missing. `expected_end` is the last position according to the
+    /// database.
     pub(crate) fn finish(self, expected_end: i64) -> Vec<String> {
         let uuid = self.uuid;
         let missing = |first: i64, last: i64| match last - first {

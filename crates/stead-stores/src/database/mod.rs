@@ -530,8 +530,8 @@ impl DatabaseInner {
         self.has_audit_log.load(Ordering::Acquire)
     }
 
-    /// Starts a chain for the records of changes, and returns `false` if there is one already. `chain_end_file` receives the
-    /// chain's end.
+    /// Starts a chain for the records of changes, and returns `false` if there is one already. `chain_end_file` receives
+    /// the chain's end.
     pub(crate) fn begin_audit_log(&self, chain: Chain, chain_end_file: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
