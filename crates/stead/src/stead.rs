@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn workspaces_of_one_store_share_it() {
+    fn workspaces_of_one_store_share_its_files() {
         let host = tempfile::tempdir().unwrap();
         let text = r#"
             [stores.one]

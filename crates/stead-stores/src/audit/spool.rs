@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_entry_ends_the_reading() {
+    fn reading_a_spool_file_ends_at_a_torn_entry() {
         let directory = tempfile::tempdir().unwrap();
         let spool = spool(directory.path());
         (0..3).for_each(|number| spool.put(&body(number)).unwrap());

@@ -495,7 +495,7 @@ mod tests {
     use crate::database::{Database, DatabaseOptions};
 
     #[test]
-    fn only_a_deferred_commit_may_stay_unsynced_and_always_syncs_at_any_durability() {
+    fn only_a_deferred_commit_goes_unsynced_and_an_always_synced_one_never_does() {
         let dir = tempfile::tempdir().unwrap();
         let synchronous = |durability, sync| {
             let options = DatabaseOptions { durability, ..DatabaseOptions::default() };

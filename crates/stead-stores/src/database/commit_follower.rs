@@ -130,12 +130,12 @@ impl Drop for FollowerThread {
 /// What the thread waits for.
 struct CommitWatch {
     /// The file that a process writes to after a commit.
-    mark: PathBuf,
+    commit_mark: PathBuf,
     log: PathBuf,
     /// `None` if commits can't be waited for.
     inotify: Option<OwnedFd>,
     /// The files when the listeners were last called.
-    known: FileStamps,
+    last_stamps: FileStamps,
 }
 
 /// Modification time and length of the mark and of the log.
@@ -151,11 +151,11 @@ enum Wake {
 
 impl CommitWatch {
     fn new(database: &Path) -> Self {
-        let (mark, log) = (writer_lock::commit_mark(database), wal_file::path_of(database));
+        let (commit_mark, log) = (writer_lock::commit_mark(database), wal_file::path_of(database));
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let known = stamps(&mark, &log);
-        let inotify = inotify::init(flags).ok().filter(|inotify| watch_file(inotify, &mark));
-        CommitWatch { mark, log, inotify, known }
+        let last_stamps = stamps(&commit_mark, &log);
+        let inotify = inotify::init(flags).ok().filter(|inotify| watch_file(inotify, &commit_mark));
+        CommitWatch { commit_mark, log, inotify, last_stamps }
     }
 
     /// Calls the listeners after every commit, until `stop` is signalled.
@@ -171,13 +171,13 @@ impl CommitWatch {
                 }
                 (Wake::Timeout, Some(inotify)) => {
                     // The file may have been replaced, and watching the same file twice does nothing.
-                    watch_file(inotify, &self.mark);
-                    stamps(&self.mark, &self.log) != self.known
+                    watch_file(inotify, &self.commit_mark);
+                    stamps(&self.commit_mark, &self.log) != self.last_stamps
                 }
                 (_, None) => true,
             };
             if is_due {
-                self.known = stamps(&self.mark, &self.log);
+                self.last_stamps = stamps(&self.commit_mark, &self.log);
                 listeners.notify();
                 if wait(stop, None, PAUSE) == Wake::Stop {
                     return;
@@ -187,9 +187,9 @@ impl CommitWatch {
     }
 }
 
-fn stamps(mark: &Path, log: &Path) -> FileStamps {
+fn stamps(commit_mark: &Path, log: &Path) -> FileStamps {
     let stamp = |file: Metadata| (file.mtime(), file.mtime_nsec(), file.len());
-    [mark, log].map(|file| file.metadata().ok().map(stamp))
+    [commit_mark, log].map(|file| file.metadata().ok().map(stamp))
 }
 
 fn watch_file(inotify: &OwnedFd, file: &Path) -> bool {

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_ends_early_leaves_nobody_waiting() {
+    fn a_leader_that_ends_early_leaves_no_job_waiting() {
         let queue = GroupCommit::default();
         let panicking_leader =
             || queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));

@@ -271,8 +271,8 @@ impl Database {
     /// The Store of a namespace in the form that the database has it.
     pub(crate) fn volume(&self, namespace: String) -> StoreResult<VirtualStore> {
         let id = volume_store_id(self.id(), &namespace);
-        let known = self.0.volumes.lock().get(&namespace).cloned();
-        let volume = match known {
+        let cached = self.0.volumes.lock().get(&namespace).cloned();
+        let volume = match cached {
             Some(volume) => volume,
             None => {
                 let volume = self.0.find_or_make_volume(&namespace)?;
@@ -292,7 +292,7 @@ impl Database {
             fork::remove_unused_layers(transaction.conn)?;
             transaction.invalidate_directories()
         })?;
-        self.0.volumes.lock().retain(|_, known| known.id != id);
+        self.0.volumes.lock().retain(|_, cached| cached.id != id);
         Ok(())
     }
 

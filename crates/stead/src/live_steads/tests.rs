@@ -98,7 +98,7 @@ fn an_identity_that_hangs_while_it_is_opened_stops_no_other_identity() {
 }
 
 #[test]
-fn only_the_owner_of_a_fork_is_opened_again() {
+fn after_a_fork_only_its_owner_is_opened_again() {
     let host = tempfile::tempdir().unwrap();
     let config = config(&host, &["ann", "bob"], "/notes");
     let other_stead = Stead::open(&config, "ann").unwrap();
