@@ -85,9 +85,9 @@ impl Router {
                 let found =
                     self.workspaces.binary_search_by_key(&prefix, |workspace| workspace.prefix().as_str());
                 if let Ok(index) = found {
-                    let below = text[end.min(text.len())..].trim_start_matches('/');
-                    let below = if depth == 0 { &text[1..] } else { below };
-                    return Some(Route { workspace: &self.workspaces[index], relative_path: below });
+                    let relative_path = text[end.min(text.len())..].trim_start_matches('/');
+                    let relative_path = if depth == 0 { &text[1..] } else { relative_path };
+                    return Some(Route { workspace: &self.workspaces[index], relative_path });
                 }
             }
             if depth == 0 {
@@ -101,8 +101,8 @@ impl Router {
     /// The Workspaces strictly below a path, sorted by prefix.
     pub fn nested<'a>(&'a self, path: &VfsPath) -> impl Iterator<Item = &'a Workspace> + use<'a> {
         // In byte order, everything below `/a` lies from `/a/` up to `/a0`, `0` being the byte after `/`.
-        let below = if path.is_root() { "" } else { path.as_str() };
-        let (low, high) = (format!("{below}/"), format!("{below}0"));
+        let base = if path.is_root() { "" } else { path.as_str() };
+        let (low, high) = (format!("{base}/"), format!("{base}0"));
         let start = self.workspaces.partition_point(|workspace| *workspace.prefix().as_str() <= *low);
         let length =
             self.workspaces[start..].partition_point(|workspace| *workspace.prefix().as_str() < *high);
@@ -126,7 +126,7 @@ impl Router {
     pub fn allowing(&self, access: Access) -> WorkspaceNames {
         self.workspaces()
             .filter(|workspace| workspace.scope().allows(access))
-            .map(|one| one.prefix())
+            .map(|workspace| workspace.prefix())
             .collect()
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadOnly, mount)
     }
 
-    fn routed(router: &Router, path: &str) -> Option<(String, String)> {
+    fn route_of(router: &Router, path: &str) -> Option<(String, String)> {
         let path = VfsPath::parse(path).unwrap();
         let route = router.route(&path)?;
         Some((route.workspace.prefix().as_str().to_owned(), route.relative_path.to_owned()))
@@ -198,24 +198,24 @@ mod tests {
     #[test]
     fn the_longest_prefix_wins_by_whole_components() {
         let router = router(&["/home", "/home/src", "/home/src/deep/er"]);
-        let leads = |path, prefix: &str, below: &str| {
-            assert_eq!(routed(&router, path), Some((prefix.into(), below.into())))
+        let assert_route = |path, prefix: &str, relative_path: &str| {
+            assert_eq!(route_of(&router, path), Some((prefix.into(), relative_path.into())))
         };
-        leads("/home", "/home", "");
-        leads("/home/b", "/home", "b");
-        leads("/home/src/a", "/home/src", "a");
-        leads("/home/src/deep/x", "/home/src", "deep/x");
-        leads("/home/src/deep/er/x/y", "/home/src/deep/er", "x/y");
-        assert_eq!(routed(&router, "/homework"), None);
-        assert_eq!(routed(&router, "/"), None);
+        assert_route("/home", "/home", "");
+        assert_route("/home/b", "/home", "b");
+        assert_route("/home/src/a", "/home/src", "a");
+        assert_route("/home/src/deep/x", "/home/src", "deep/x");
+        assert_route("/home/src/deep/er/x/y", "/home/src/deep/er", "x/y");
+        assert_eq!(route_of(&router, "/homework"), None);
+        assert_eq!(route_of(&router, "/"), None);
     }
 
     #[test]
-    fn the_top_may_be_a_workspace() {
+    fn the_root_may_be_a_workspace() {
         let router = router(&["/", "/a"]);
-        assert_eq!(routed(&router, "/"), Some(("/".into(), "".into())));
-        assert_eq!(routed(&router, "/b/c"), Some(("/".into(), "b/c".into())));
-        assert_eq!(routed(&router, "/a/c"), Some(("/a".into(), "c".into())));
+        assert_eq!(route_of(&router, "/"), Some(("/".into(), "".into())));
+        assert_eq!(route_of(&router, "/b/c"), Some(("/".into(), "b/c".into())));
+        assert_eq!(route_of(&router, "/a/c"), Some(("/a".into(), "c".into())));
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_levels_between_are_synthetic() {
+    fn directories_between_workspaces_are_synthetic() {
         let router = router(&["/home/src", "/home/docs/x", "/tmp", "/home-2"]);
         let names = |path| {
             router.child_names(&VfsPath::parse(path).unwrap()).into_iter().collect::<Vec<_>>().join(" ")
@@ -275,10 +275,10 @@ mod tests {
                 prop_assert_eq!(Some(route.relative_path), path.strip_prefix(prefix));
             }
             let nested: Vec<_> = router.nested(&path).map(|nested| nested.prefix().clone()).collect();
-            let mut below: Vec<_> = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap())
+            let mut expected_nested: Vec<_> = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap())
                 .filter(|prefix| *prefix != path && prefix.strip_prefix(&path).is_some()).collect();
-            below.sort();
-            prop_assert_eq!(nested, below);
+            expected_nested.sort();
+            prop_assert_eq!(nested, expected_nested);
         }
     }
 }

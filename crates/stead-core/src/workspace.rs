@@ -74,8 +74,8 @@ impl Mount {
     }
 
     /// The location in the Store of a path relative to the Workspace's prefix.
-    pub fn node_path(&self, below: &str) -> NodePath {
-        NodePath::from_root(self.path.child(below.as_bytes()))
+    pub fn node_path(&self, relative_path: &str) -> NodePath {
+        NodePath::from_root(self.path.child(relative_path.as_bytes()))
     }
 }
 
@@ -163,7 +163,7 @@ impl ApprovalPolicy {
     pub fn parse(word: &str) -> Option<Self> {
         [ApprovalPolicy::Never, ApprovalPolicy::Changes, ApprovalPolicy::Everything]
             .into_iter()
-            .find(|ask| ask.as_str() == word)
+            .find(|policy| policy.as_str() == word)
     }
 }
 
@@ -185,8 +185,8 @@ impl Workspace {
     }
 
     /// Sets which calls need a person's approval.
-    pub fn with_approval_policy(self, ask: ApprovalPolicy) -> Self {
-        Workspace { approval_policy: ask, ..self }
+    pub fn with_approval_policy(self, approval_policy: ApprovalPolicy) -> Self {
+        Workspace { approval_policy, ..self }
     }
 
     /// Which calls need a person's approval.
@@ -218,8 +218,8 @@ impl Workspace {
     }
 
     /// The same Workspace over a past view of its Store, read-only.
-    pub(crate) fn past_view(self, past: Arc<dyn Store>) -> Self {
-        let mount = Mount { store: past, path: self.mount.path.clone() };
+    pub(crate) fn past_view(self, store: Arc<dyn Store>) -> Self {
+        let mount = Mount { store, path: self.mount.path.clone() };
         Workspace { mount, scope: AccessScope::ReadOnly, ..self }
     }
 

@@ -24,22 +24,22 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// standard error.
 pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
-    let mut known = fingerprint_of(&file);
+    let mut last_fingerprint = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
     }
-    let mut pace = tokio::time::interval(POLL_INTERVAL);
-    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut interval = tokio::time::interval(POLL_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and the configuration has only just been read.
-    pace.tick().await;
+    interval.tick().await;
     loop {
-        pace.tick().await;
+        interval.tick().await;
         in_place(|| {
-            let state = fingerprint_of(&file);
+            let fingerprint = fingerprint_of(&file);
             // A file that is missing is probably being replaced.
-            if state.is_some() && state != known {
-                known = state;
+            if fingerprint.is_some() && fingerprint != last_fingerprint {
+                last_fingerprint = fingerprint;
                 reload(&steads, &file);
             } else {
                 steads.refresh();
@@ -50,12 +50,12 @@ pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
 }
 
 fn reload(steads: &SteadRegistry, file: &Path) {
-    let usable = |config: Config| match config.check_usable() {
+    let replace_if_usable = |config: Config| match config.check_usable() {
         Ok(()) => steads.replace(&config),
         Err(problems) => Err(ConfigError::from(problems).into()),
     };
-    let reloaded = Config::load(file).map_err(stead::Error::from).and_then(usable);
-    match reloaded {
+    let result = Config::load(file).map_err(stead::Error::from).and_then(replace_if_usable);
+    match result {
         Ok(()) => print_to_stderr("stead: the changed configuration is now in use"),
         Err(error) => print_to_stderr(format_args!(
             "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
@@ -73,11 +73,11 @@ struct ConfigFileFingerprint {
 }
 
 fn fingerprint_of(file: &Path) -> Option<ConfigFileFingerprint> {
-    let of = |metadata: Metadata| ConfigFileFingerprint {
+    let from_metadata = |metadata: Metadata| ConfigFileFingerprint {
         inode: metadata.ino(),
         size: metadata.size(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
         changed: (metadata.ctime(), metadata.ctime_nsec()),
     };
-    file.metadata().ok().map(of)
+    file.metadata().ok().map(from_metadata)
 }

@@ -45,7 +45,7 @@ pub(crate) struct SteadView {
 }
 
 impl SteadView {
-    fn of(stead: &Stead) -> Self {
+    fn new(stead: &Stead) -> Self {
         let toolbox = stead.toolbox();
         let workspaces = toolbox.vfs().workspaces().map(|workspace| {
             (workspace.prefix(), workspace.scope(), workspace.approval_policy(), workspace.description())
@@ -76,7 +76,7 @@ impl LiveStead {
     ) -> Self {
         LiveStead {
             identity: stead.vfs().identity().clone(),
-            current: RwLock::new(Arc::new(SteadView::of(stead))),
+            current: RwLock::new(Arc::new(SteadView::new(stead))),
             limits,
             metrics,
             scheduler_client: scheduler.register(),
@@ -119,26 +119,26 @@ impl LiveStead {
     }
 
     /// A receiver that is notified when Workspaces, tools or forks have changed.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe_list_changes(&self) -> watch::Receiver<u64> {
         self.list_changes.subscribe()
     }
 
     /// Serves another stead from now on. Calls that already run finish in the old one.
     pub(crate) fn replace(&self, stead: &Stead) {
-        self.set_current(SteadView::of(stead));
+        self.set_current(SteadView::new(stead));
     }
 
     /// Serves this stead if its Workspaces, tools or forks differ. Otherwise the current one stays, with its read set.
     pub(crate) fn refresh(&self, stead: &Stead) {
-        let now = SteadView::of(stead);
-        if now.list_signature != self.current.read().list_signature {
-            self.set_current(now);
+        let view = SteadView::new(stead);
+        if view.list_signature != self.current.read().list_signature {
+            self.set_current(view);
         }
     }
 
-    fn set_current(&self, now: SteadView) {
-        let before = std::mem::replace(&mut *self.current.write(), Arc::new(now));
-        if before.list_signature != self.current.read().list_signature {
+    fn set_current(&self, view: SteadView) {
+        let previous = std::mem::replace(&mut *self.current.write(), Arc::new(view));
+        if previous.list_signature != self.current.read().list_signature {
             self.list_changes.send_modify(|generation| *generation += 1);
         }
     }
@@ -151,7 +151,7 @@ impl LiveStead {
     }
 
     /// Counts one more listener until the guard is dropped; `None` if the limit is reached.
-    pub(crate) fn begin_listening(&self) -> Option<CountGuard<'_>> {
+    pub(crate) fn acquire_listener(&self) -> Option<CountGuard<'_>> {
         CountGuard::acquire(&self.listeners, self.limits.listeners_per_identity)
     }
 
@@ -170,13 +170,16 @@ impl LiveStead {
     ///
     /// Fails at once if too many calls of this identity wait already.
     pub(crate) async fn acquire_call_slot(&self) -> Result<CallSlot<'_>, Failure> {
-        let own = self.acquire_identity_slot().await?;
-        Ok(CallSlot { _run_permit: self.scheduler.acquire(self.scheduler_client).await, _identity_slot: own })
+        let identity_slot = self.acquire_identity_slot().await?;
+        Ok(CallSlot {
+            _run_permit: self.scheduler.acquire(self.scheduler_client).await,
+            _identity_slot: identity_slot,
+        })
     }
 
     async fn acquire_identity_slot(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        if let Ok(place) = self.call_slots.try_acquire() {
-            return Ok(place);
+        if let Ok(permit) = self.call_slots.try_acquire() {
+            return Ok(permit);
         }
         let _waiting = CountGuard::acquire(&self.waiting_calls, self.limits.waiting_per_identity)
             .ok_or_else(|| {
@@ -204,10 +207,10 @@ pub(crate) struct CallSlot<'a> {
 pub(crate) struct CountGuard<'a>(&'a AtomicUsize);
 
 impl<'a> CountGuard<'a> {
-    pub(crate) fn acquire(count: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let taken = count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
-        taken.ok().map(|_| CountGuard(count))
+    pub(crate) fn acquire(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        let updated = count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1));
+        updated.ok().map(|_| CountGuard(count))
     }
 }
 
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_has_read_is_kept_for_a_day() {
+    fn a_stead_with_a_read_set_is_needed_for_a_day() {
         let store = Arc::new(MemoryStore::new());
         let stead = Stead::builder("a").workspace("/n", AccessScope::ReadWrite, &store).build().unwrap();
         let live = LiveStead::new(&stead, ServerLimits::default());

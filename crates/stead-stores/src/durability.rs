@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_durability_is_read_as_it_is_written() {
+    fn a_durability_is_parsed_as_it_is_displayed() {
         for durability in [Durability::Full, Durability::Fast] {
             assert_eq!(durability.to_string().parse(), Ok(durability));
         }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_location_is_the_same_by_every_path_and_before_anything_is_there() {
+    fn a_location_is_the_same_by_every_path_and_before_anything_exists_there() {
         let host = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(host.path().join("data/deep")).unwrap();
         symlink("data/second", host.path().join("first")).unwrap();
@@ -50,7 +50,7 @@ mod tests {
         let before = locations();
         std::fs::write(host.path().join("data/deep/real"), "x").unwrap();
         assert_eq!(locations(), before);
-        assert!(before.iter().all(|one| *one == before[0]), "{before:?}");
+        assert!(before.iter().all(|bytes| *bytes == before[0]), "{before:?}");
         assert_ne!(location(&host.path().join("data/deep/other")), before[0]);
     }
 }

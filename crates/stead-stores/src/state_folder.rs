@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// The directories must be absolute paths without symlinks. `None` if the user has no home directory and
 /// `XDG_STATE_HOME` is not set to an absolute path.
 pub fn state_folder_of(directories: &[&Path]) -> Option<PathBuf> {
-    let user = user_state_dir(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
-    Some(user.join("stead").join(folder_key(directories)))
+    let user_dir = user_state_dir(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
+    Some(user_dir.join("stead").join(folder_key(directories)))
 }
 
 /// Returns the user's directory for state. A relative `XDG_STATE_HOME` is ignored, as the XDG specification says.
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_directories_does_not_matter_and_their_names_do() {
+    fn the_folder_depends_on_the_paths_of_the_directories_and_not_on_their_order() {
         let (one, two) = (Path::new("/srv/one"), Path::new("/srv/two"));
         assert_eq!(folder_key(&[one, two]), folder_key(&[two, one]));
         assert_ne!(folder_key(&[one]), folder_key(&[two]));

@@ -12,23 +12,23 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-macro_rules! sites {
-    ($($(#[$doc:meta])* $site:ident,)*) => {
+macro_rules! sync_points {
+    ($($(#[$doc:meta])* $point:ident,)*) => {
         /// What a sync is for. A point that ends in `Name` syncs the directory that contains the file, and so the
         /// file's name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SyncPoint {
-            $($(#[$doc])* $site,)*
+            $($(#[$doc])* $point,)*
         }
 
         impl SyncPoint {
             /// All sync points.
-            pub const ALL: &[SyncPoint] = &[$(SyncPoint::$site),*];
+            pub const ALL: &[SyncPoint] = &[$(SyncPoint::$point),*];
         }
     };
 }
 
-sites! {
+sync_points! {
     /// The parent of the state directory, after the state directory was made.
     StateDirectory,
     /// SQLite's write-ahead log, for a commit that must be durable before it is acknowledged.
@@ -112,27 +112,27 @@ sites! {
 }
 
 /// Waits until the content and attributes of a file, or the entries of a directory, are on the disk (fsync).
-pub fn sync_all(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
-    if is_left_out(site) { Ok(()) } else { rustix::fs::fsync(file) }
+pub fn sync_all(point: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+    if is_left_out(point) { Ok(()) } else { rustix::fs::fsync(file) }
 }
 
 /// Like [`sync_all`], but without the attributes that are not needed to read the content (fdatasync).
-pub fn sync_data(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
-    if is_left_out(site) { Ok(()) } else { rustix::fs::fdatasync(file) }
+pub fn sync_data(point: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+    if is_left_out(point) { Ok(()) } else { rustix::fs::fdatasync(file) }
 }
 
 /// Waits until everything that was written to the file system of `file` is on the disk (syncfs).
 #[cfg(target_os = "linux")]
-pub fn sync_file_system(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
-    if is_left_out(site) { Ok(()) } else { rustix::fs::syncfs(file) }
+pub fn sync_file_system(point: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
+    if is_left_out(point) { Ok(()) } else { rustix::fs::syncfs(file) }
 }
 
 /// Waits until the entries of the directory at `path` are on the disk. An empty path means the current directory.
-pub fn sync_directory(site: SyncPoint, path: &Path) -> io::Result<()> {
+pub fn sync_directory(point: SyncPoint, path: &Path) -> io::Result<()> {
     // `Path::parent` of a bare file name is empty.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match File::open(path) {
-        Ok(directory) => match sync_all(site, directory) {
+        Ok(directory) => match sync_all(point, directory) {
             // Some file systems can't sync directories: there, names are as durable as they get.
             Err(Errno::INVAL) => Ok(()),
             synced => Ok(synced?),
@@ -148,21 +148,21 @@ pub fn sync_directory(site: SyncPoint, path: &Path) -> io::Result<()> {
 
 /// Makes a directory with mode 0700, and its missing parents, and waits until the names of the new directories are on
 /// the disk. If the directory exists already, nothing is synced.
-pub fn make_private_dir(site: SyncPoint, path: &Path) -> io::Result<()> {
+pub fn make_private_dir(point: SyncPoint, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    for made in missing {
-        sync_directory(site, made.parent().unwrap_or(Path::new("")))?;
+    for directory in missing {
+        sync_directory(point, directory.parent().unwrap_or(Path::new("")))?;
     }
     Ok(())
 }
 
 /// Whether a power-cut test skips this sync. Always false in a release build.
 #[cfg(all(feature = "leave-out-syncs", debug_assertions))]
-pub(crate) fn is_left_out(site: SyncPoint) -> bool {
+pub(crate) fn is_left_out(point: SyncPoint) -> bool {
     static LEFT_OUT: std::sync::LazyLock<Option<String>> =
         std::sync::LazyLock::new(|| std::env::var("STEAD_LEAVE_OUT_SYNC").ok());
-    LEFT_OUT.as_ref().is_some_and(|name| *name == format!("{site:?}"))
+    LEFT_OUT.as_ref().is_some_and(|name| *name == format!("{point:?}"))
 }
 
 #[cfg(not(all(feature = "leave-out-syncs", debug_assertions)))]

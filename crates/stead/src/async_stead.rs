@@ -84,7 +84,7 @@ impl AsyncStead {
         });
         match worker.await {
             Ok(value) => value,
-            Err(failed) => match failed.try_into_panic() {
+            Err(error) => match error.try_into_panic() {
                 Ok(payload) => panic::resume_unwind(payload),
                 // The runtime shuts down before the work has begun, and drops this future with its task.
                 Err(_) => std::future::pending().await,
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_panic_reaches_the_caller() {
         let stead = stead();
-        let caught = tokio::spawn(async move { stead.run(|_| panic!("on purpose")).await }).await;
-        assert!(caught.unwrap_err().is_panic());
+        let result = tokio::spawn(async move { stead.run(|_| panic!("on purpose")).await }).await;
+        assert!(result.unwrap_err().is_panic());
     }
 }

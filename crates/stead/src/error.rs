@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn if_the_disk_is_full_the_hint_is_to_free_space_not_to_turn_the_audit_off() {
         let message = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
-        let full = message(StoreError::NoSpace);
-        assert!(full.contains("free space on the disk") && !full.contains("turn the audit off"), "{full}");
+        let text = message(StoreError::NoSpace);
+        assert!(text.contains("free space on the disk") && !text.contains("turn the audit off"), "{text}");
         assert!(message(StoreError::HostDenied).contains("turn the audit off"));
     }
 }

@@ -25,12 +25,10 @@ impl Forks {
     /// Loads the forks of an agent. If they can't be read, the stead opens without them, and only the methods about
     /// forks fail.
     pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
-        let agents = Some(config.agents.keys().cloned().collect());
+        let known_agents = Some(config.agents.keys().cloned().collect());
         match stores.forks(agent) {
-            Ok(known) => Forks { entries: known, known_agents: agents, load_error: None },
-            Err(error) => {
-                Forks { entries: Vec::new(), known_agents: agents, load_error: Some(Arc::new(error)) }
-            }
+            Ok(entries) => Forks { entries, known_agents, load_error: None },
+            Err(error) => Forks { entries: Vec::new(), known_agents, load_error: Some(Arc::new(error)) },
         }
     }
 
@@ -73,7 +71,7 @@ fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>
 /// The logical paths that were excluded from a fork.
 fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
     let prefix = fork_prefix(&fork.name);
-    fork.excluded.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
+    fork.excluded.iter().filter_map(move |excluded| prefix.join(&excluded.as_str()[1..]).ok())
 }
 
 /// The Workspace of a fork, with the rules (`protect`, scratch, quota, approval policy) of the Workspace it was made
@@ -113,48 +111,49 @@ impl Stead {
     /// assert_eq!(stead.vfs().read("/notes/plan.md")?.bytes, b"1. ...");
     /// # Ok::<(), stead::Error>(())
     /// ```
-    pub fn fork(&self, of: impl IntoPath, name: &str) -> Result<Stead> {
-        let of = of.into_path();
-        let path = of.as_ref().ok().map(VfsPath::to_string);
-        let made = self.single_record("fork", path.as_deref(), error_kind, |stead| {
+    pub fn fork(&self, base: impl IntoPath, name: &str) -> Result<Stead> {
+        let base = base.into_path();
+        let path = base.as_ref().ok().map(VfsPath::to_string);
+        let created = self.single_record("fork", path.as_deref(), error_kind, |stead| {
             let owner = stead.vfs.identity().agent.clone();
-            stead.make_fork(&of?, name, &owner)
+            stead.make_fork(&base?, name, &owner)
         });
-        let (fork, store) = made?;
-        let mut all: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
-        all.extend(fork_workspaces(&fork, &store)?.into_iter().map(Arc::new));
+        let (fork, store) = created?;
+        let mut workspaces: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
+        workspaces.extend(fork_workspaces(&fork, &store)?.into_iter().map(Arc::new));
         let mut forks = self.forks.clone();
         forks.entries.push((fork, store));
         forks.entries.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-        self.with_forks(all, forks)
+        self.with_forks(workspaces, forks)
     }
 
     /// Forks a Workspace for another agent, which sees the fork the next time its stead is opened.
-    pub fn fork_to(&self, of: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
-        let of = of.into_path();
-        let path = of.as_ref().ok().map(VfsPath::to_string);
+    pub fn fork_to(&self, base: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
+        let base = base.into_path();
+        let path = base.as_ref().ok().map(VfsPath::to_string);
         self.single_record("fork", path.as_deref(), error_kind, |stead| {
-            if let Some(known) = &stead.forks.known_agents
-                && !known.iter().any(|known| known == agent)
+            if let Some(known_agents) = &stead.forks.known_agents
+                && !known_agents.iter().any(|known| known == agent)
             {
-                return Err(Error::UnknownAgent { name: agent.to_owned(), known: known.to_vec() });
+                return Err(Error::UnknownAgent { name: agent.to_owned(), known: known_agents.to_vec() });
             }
-            Ok(stead.make_fork(&of?, name, agent)?.0)
+            Ok(stead.make_fork(&base?, name, agent)?.0)
         })
     }
 
-    fn make_fork(&self, of: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
+    fn make_fork(&self, base: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
         let name: ForkName = name
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
-        let own = owner == self.vfs.identity().agent;
-        let taken = || Error::AlreadyExists(format!("a fork `{name}` exists already; choose another name"));
-        if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
-            return Err(taken());
+        let is_own = owner == self.vfs.identity().agent;
+        let name_taken =
+            || Error::AlreadyExists(format!("a fork `{name}` exists already; choose another name"));
+        if is_own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
+            return Err(name_taken());
         }
-        match self.vfs.fork(of, name.clone(), owner) {
-            Err(stead_core::Error::Store { cause: StoreError::AlreadyExists, .. }) => Err(taken()),
-            made => Ok(made?),
+        match self.vfs.fork(base, name.clone(), owner) {
+            Err(stead_core::Error::Store { cause: StoreError::AlreadyExists, .. }) => Err(name_taken()),
+            result => Ok(result?),
         }
     }
 
@@ -189,24 +188,24 @@ impl Stead {
             Ok(fork.clone())
         });
         let fork = &discarded.map_err(|error| match &error {
-            Error::Vfs(door) => match door.store_error() {
-                Some(StoreError::Invalid(what)) => {
-                    Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {what}"))
+            Error::Vfs(vfs_error) => match vfs_error.store_error() {
+                Some(StoreError::Invalid(message)) => {
+                    Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {message}"))
                 }
                 _ => error,
             },
             _ => error,
         })?;
         let name = &fork.name;
-        let places: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
-        let kept = |workspace: &&Arc<Workspace>| {
+        let prefixes: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
+        let remains = |workspace: &&Arc<Workspace>| {
             // A Workspace that is configured at one of these prefixes isn't part of the fork.
             let is_fork = workspace.barrier().is_some() || *workspace.prefix() == fork_prefix(name);
-            !(is_fork && places.contains(workspace.prefix()))
+            !(is_fork && prefixes.contains(workspace.prefix()))
         };
-        let workspaces = self.vfs.router().workspaces_and_barriers().filter(kept).cloned().collect();
+        let workspaces = self.vfs.router().workspaces_and_barriers().filter(remains).cloned().collect();
         let mut forks = self.forks.clone();
-        forks.entries.retain(|(known, _)| known.name != *name);
+        forks.entries.retain(|(other, _)| other.name != *name);
         self.with_forks(workspaces, forks)
     }
 

@@ -17,16 +17,16 @@ static OPERATOR_NOTIFIER: OnceLock<fn(&str)> = OnceLock::new();
 
 /// Sets the function that receives messages for the operator of this process, which no caller asks for: that the audit
 /// was found damaged or incomplete when it was opened. Only the first call has an effect.
-pub fn set_operator_notifier(tell: fn(&str)) {
+pub fn set_operator_notifier(notify: fn(&str)) {
     // Later calls are ignored, as documented.
-    let _ = OPERATOR_NOTIFIER.set(tell);
+    let _ = OPERATOR_NOTIFIER.set(notify);
 }
 
 /// Reports to the operator what was found wrong when the audit log was opened.
-pub(crate) fn notify_audit_problems(wrong: &[String]) {
-    let Some(tell) = OPERATOR_NOTIFIER.get() else { return };
-    for wrong in wrong {
-        tell(&format!("the audit is damaged or incomplete: {wrong}; run `stead audit verify`"));
+pub(crate) fn notify_audit_problems(problems: &[String]) {
+    let Some(notify) = OPERATOR_NOTIFIER.get() else { return };
+    for problem in problems {
+        notify(&format!("the audit is damaged or incomplete: {problem}; run `stead audit verify`"));
     }
 }
 
@@ -50,7 +50,7 @@ impl LazyAuditLog {
 /// Turns a failure to open the log into the error that a caller gets. It leaves out how to turn the audit off: that is
 /// for the operator, not for an agent.
 fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
-    let told = |cause: &Error| match cause {
+    let to_store_error = |cause: &Error| match cause {
         // A full disk is `NoSpace` here as everywhere else.
         Error::Store(StoreError::NoSpace) => StoreError::NoSpace,
         cause if cause.kind() == ErrorKind::Quota => StoreError::NoSpace,
@@ -58,8 +58,8 @@ fn to_store_result<T>(opened: Result<Option<T>>) -> StoreResult<T> {
     };
     match opened {
         Ok(log) => Ok(log.expect("a LazyAuditLog exists only if the audit is enabled")),
-        Err(Error::OpenAudit { cause }) => Err(told(&cause)),
-        Err(other) => Err(told(&other)),
+        Err(Error::OpenAudit { cause }) => Err(to_store_error(&cause)),
+        Err(other) => Err(to_store_error(&other)),
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     "#;
 
     #[test]
-    fn a_log_is_opened_by_the_first_record_and_has_every_one() {
+    fn the_log_is_opened_by_the_first_record_and_has_all_records() {
         let host = tempfile::tempdir().unwrap();
         fs::create_dir(host.path().join("disk")).unwrap();
         let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_written_down_is_not_done_until_it_can() {
+    fn calls_are_refused_while_they_can_not_be_recorded() {
         let host = tempfile::tempdir().unwrap();
         fs::create_dir(host.path().join("disk")).unwrap();
         fs::write(host.path().join("disk/x"), "1").unwrap();
@@ -144,13 +144,13 @@ mod tests {
         let stores = Stores::of(&config);
         let stead = Stead::open_in(&stores, &Identity::agent("a")).unwrap();
         let vfs = stead.vfs();
-        for refused in [
+        for result in [
             vfs.read("/disk/x").map(drop),
             vfs.write("/disk/y", "1").map(drop),
             vfs.write("/notes/y", "1").map(drop),
             vfs.read("/notes/y").map(drop),
         ] {
-            let error = refused.unwrap_err();
+            let error = result.unwrap_err();
             assert!(!error.to_string().contains(host.path().to_str().unwrap()), "{error}");
             assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
         }

@@ -81,7 +81,7 @@ impl LazyStore {
             return Ok(store);
         }
         // The lock guards no data, so poisoning doesn't matter.
-        let _opening = self.open_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.open_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = self.if_open() {
             return Ok(store);
         }
@@ -101,9 +101,11 @@ impl LazyStore {
     fn open_error(&self, error: &Error) -> StoreError {
         match error {
             // Waiting does not help, and `stead verify` says more.
-            Error::OpenStore { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
+            Error::OpenStore { cause: StoreError::Corrupt(message), .. } => {
+                StoreError::Corrupt(message.clone())
+            }
             // One cause has one code, wherever it is met.
-            full if full.kind() == ErrorKind::Quota => StoreError::NoSpace,
+            error if error.kind() == ErrorKind::Quota => StoreError::NoSpace,
             Error::OpenStore { .. } => StoreError::unavailable(error),
             other => StoreError::unavailable(format_args!(
                 "the Store `{}` can't be opened: {other}",
@@ -115,12 +117,12 @@ impl LazyStore {
     /// One answer for each of several places.
     fn each_or_open_error<T>(
         &self,
-        at: &[NodePath],
-        ask: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
+        paths: &[NodePath],
+        call: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
     ) -> Vec<StoreResult<T>> {
         match self.get_or_open() {
-            Ok(store) => ask(&*store),
-            Err(error) => at.iter().map(|_| Err(self.open_error(&error))).collect(),
+            Ok(store) => call(&*store),
+            Err(error) => paths.iter().map(|_| Err(self.open_error(&error))).collect(),
         }
     }
 }
@@ -352,17 +354,17 @@ mod tests {
     const INFO: StoreInfo = StoreInfo { kind: StoreKind::Memory, database: None, commits_audit: false };
 
     #[test]
-    fn a_store_is_opened_once_by_whoever_needs_it_first() {
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&count);
+    fn a_store_is_opened_once_when_it_is_first_needed() {
+        let open_count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&open_count);
         let lazy = LazyStore::new("x", StoreId::fresh(), INFO, Abilities::ALL, move || {
-            counted.fetch_add(1, Ordering::SeqCst);
+            counter.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(MemoryStore::new()))
         });
         lazy.info();
         lazy.forget_node(NodeId(7));
         assert_eq!(
-            (count.load(Ordering::SeqCst), format!("{lazy:?}")),
+            (open_count.load(Ordering::SeqCst), format!("{lazy:?}")),
             (0, "LazyStore { name: \"x\", .. }".into())
         );
         std::thread::scope(|scope| {
@@ -370,29 +372,29 @@ mod tests {
                 scope.spawn(|| assert_eq!(lazy.stat(&NodePath::root()).unwrap().kind, NodeKind::Directory));
             }
         });
-        assert_eq!(count.load(Ordering::SeqCst), 1);
+        assert_eq!(open_count.load(Ordering::SeqCst), 1);
     }
 
     #[test]
-    fn a_store_that_heals_is_opened_then() {
-        let ready = Arc::new(AtomicUsize::new(0));
-        let state = Arc::clone(&ready);
+    fn a_store_that_could_not_be_opened_is_tried_again() {
+        let phase = Arc::new(AtomicUsize::new(0));
+        let phase_at_open = Arc::clone(&phase);
         let lazy = LazyStore::new("x", StoreId::fresh(), INFO, Abilities::ALL, move || {
-            match state.load(Ordering::SeqCst) {
+            match phase_at_open.load(Ordering::SeqCst) {
                 0 => Err(StoreError::NotFound.into()),
                 1 => Err(StoreError::Corrupt("the file isn't a database".into()).into()),
                 _ => Ok(Arc::new(MemoryStore::new())),
             }
         });
-        let places = [NodePath::root(), NodePath::from_root(StorePath::from_checked("a"))];
-        let told = lazy.stat(&NodePath::root()).unwrap_err();
-        assert!(matches!(told, StoreError::Unavailable { .. }), "{told:?}");
-        assert!(told.to_string().starts_with("the Store `x` can't be opened: its directory"), "{told}");
-        assert_eq!(lazy.stat_many(&places).iter().filter(|answer| answer.is_err()).count(), 2);
-        ready.store(1, Ordering::SeqCst);
-        assert!(matches!(lazy.read(&places[1], 1), Err(StoreError::Corrupt(_))));
-        ready.store(2, Ordering::SeqCst);
-        assert!(matches!(lazy.read(&places[1], 1), Err(StoreError::NotFound)));
-        assert_eq!(lazy.stat_many(&places).iter().filter(|answer| answer.is_ok()).count(), 1);
+        let paths = [NodePath::root(), NodePath::from_root(StorePath::from_checked("a"))];
+        let error = lazy.stat(&NodePath::root()).unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().starts_with("the Store `x` can't be opened: its directory"), "{error}");
+        assert_eq!(lazy.stat_many(&paths).iter().filter(|answer| answer.is_err()).count(), 2);
+        phase.store(1, Ordering::SeqCst);
+        assert!(matches!(lazy.read(&paths[1], 1), Err(StoreError::Corrupt(_))));
+        phase.store(2, Ordering::SeqCst);
+        assert!(matches!(lazy.read(&paths[1], 1), Err(StoreError::NotFound)));
+        assert_eq!(lazy.stat_many(&paths).iter().filter(|answer| answer.is_ok()).count(), 1);
     }
 }

@@ -76,7 +76,7 @@ struct ForkWatch {
     /// `None` until there is a database.
     subscription: Option<Subscription>,
     /// The forks as the entries have them; `None` before they were first read.
-    known: Option<BTreeMap<String, Vec<i64>>>,
+    fork_volumes: Option<BTreeMap<String, Vec<i64>>>,
     /// How often the forks were read.
     reads: u64,
 }
@@ -126,10 +126,10 @@ impl<T: LiveEntry> LiveSteads<T> {
                 }
                 (Arc::clone(&state.stores), state.epoch)
             };
-            let made = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let made = made.map(|stead| Arc::new(make(&stead)));
+            let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
+            let result = result.map(|stead| Arc::new(make(&stead)));
             let mut state = self.state.lock();
-            match made {
+            match result {
                 // The configuration or the forks have changed meanwhile.
                 Ok(_) if state.epoch != epoch => {}
                 Ok(live) => {
@@ -194,14 +194,14 @@ impl<T: LiveEntry> LiveSteads<T> {
             updates.has_commits.store(true, Ordering::Release);
             return;
         };
-        let is_outdated = |agent: &str| match &updates.known {
-            Some(known) => known.get(agent) != forks.get(agent),
+        let is_outdated = |agent: &str| match &updates.fork_volumes {
+            Some(volumes) => volumes.get(agent) != forks.get(agent),
             None => true,
         };
         let outdated = {
             let mut state = self.state.lock();
             // A stead that is being opened now may have read the forks before this call did.
-            if updates.known.as_ref() != Some(&forks) {
+            if updates.fork_volumes.as_ref() != Some(&forks) {
                 state.epoch += 1;
             }
             state.entries(|identity| is_outdated(&identity.agent))
@@ -214,14 +214,14 @@ impl<T: LiveEntry> LiveSteads<T> {
                 Err(_) => {
                     // A stead that can't be opened now stays as it was, and is tried again.
                     updates.has_commits.store(true, Ordering::Release);
-                    match updates.known.as_ref().and_then(|known| known.get(&identity.agent)) {
-                        Some(known) => forks.insert(identity.agent, known.clone()),
+                    match updates.fork_volumes.as_ref().and_then(|volumes| volumes.get(&identity.agent)) {
+                        Some(volumes) => forks.insert(identity.agent, volumes.clone()),
                         None => forks.remove(&identity.agent),
                     };
                 }
             }
         }
-        updates.known = Some(forks);
+        updates.fork_volumes = Some(forks);
     }
 
     /// Drops the entries that nobody has used for a while and that hold nothing that is needed.
@@ -261,8 +261,8 @@ impl<T> RegistryState<T> {
         Some(Arc::clone(live))
     }
 
-    fn entries(&self, wanted: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
-        let slots = self.slots.iter().filter(|(identity, _)| wanted(identity));
+    fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
+        let slots = self.slots.iter().filter(|(identity, _)| is_included(identity));
         slots
             .filter_map(|(identity, slot)| Some((identity.clone(), Arc::clone(slot.live.as_ref()?))))
             .collect()

@@ -61,11 +61,11 @@ impl Stead {
             label: label.map(str::to_owned),
             at: SystemClock.now(),
         };
-        let made = self.audited("snapshot", path.as_ref(), || {
+        let result = self.audited("snapshot", path.as_ref(), || {
             self.snapshot_with_retries(&database, &new, path.as_ref(), progress)
         });
-        made.map_err(|error| match &error {
-            Error::Vfs(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
+        result.map_err(|error| match &error {
+            Error::Vfs(vfs_error) if matches!(vfs_error.store_error(), Some(StoreError::AlreadyExists)) => {
                 Error::AlreadyExists(
                     "a snapshot with that name exists already; choose another name".to_owned(),
                 )
@@ -90,18 +90,18 @@ impl Stead {
             tool: "snapshot".into(),
             at: new.at,
         };
-        let watch = self.vfs().watch();
+        let monitor = self.vfs().watch();
         let progress = &mut |done| {
             progress(done);
-            if let Some(watch) = watch {
-                watch.progress(done, None);
+            if let Some(monitor) = monitor {
+                monitor.progress(done, None);
             }
-            check_not_stopped(watch)
+            check_not_stopped(monitor)
         };
         for _ in 1..SNAPSHOT_ATTEMPTS {
             match try_snapshot(database, new, &scopes, &operation, progress) {
                 Err(StoreError::Conflict) => {}
-                made => return made,
+                result => return result,
             }
         }
         try_snapshot(database, new, &scopes, &operation, progress)
@@ -112,11 +112,11 @@ impl Stead {
         let mut scopes: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
             let mount = workspace.mount();
-            let at = match prefix {
+            let path = match prefix {
                 None => mount.path().clone(),
                 Some(prefix) if workspace.prefix().strip_prefix(prefix).is_some() => mount.path().clone(),
                 Some(prefix) => match prefix.strip_prefix(workspace.prefix()) {
-                    Some(below) => mount.node_path(below).path,
+                    Some(relative) => mount.node_path(relative).path,
                     None => continue,
                 },
             };
@@ -124,9 +124,9 @@ impl Stead {
             if !workspace.scope().allows(Access::History) || store.history().is_none() {
                 continue;
             }
-            let scope = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
-            match scopes.iter_mut().find(|(known, _)| known.id() == store.id()) {
-                Some((_, known)) => known.extend([scope]),
+            let scope = CaptureScope::new(path, mount.path().clone(), workspace.scratch().clone());
+            match scopes.iter_mut().find(|(other, _)| other.id() == store.id()) {
+                Some((_, store_scopes)) => store_scopes.extend([scope]),
                 None => scopes.push((Arc::clone(store), [scope].into_iter().collect())),
             }
         }
@@ -140,10 +140,9 @@ impl Stead {
         path: Option<&VfsPath>,
         act: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T> {
-        let about = path.cloned().unwrap_or_else(VfsPath::root);
-        let sight = stead_core::Visibility::Visible;
-        let act =
-            || act().map_err(|cause| stead_core::Error::Store { path: about, visibility: sight, cause });
+        let error_path = path.cloned().unwrap_or_else(VfsPath::root);
+        let visibility = stead_core::Visibility::Visible;
+        let act = || act().map_err(|cause| stead_core::Error::Store { path: error_path, visibility, cause });
         Ok(self.vfs().audited(call, path, act)?)
     }
 
@@ -166,13 +165,13 @@ impl Stead {
 
     fn remove_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
-        let found = self.find_snapshot(prefix.as_ref(), name)?;
-        let found = found
+        let snapshot = self.find_snapshot(prefix.as_ref(), name)?;
+        let snapshot = snapshot
             .ok_or_else(|| stead_core::Error::NotInHistory(format!("snapshot `{}`", name.escape_debug())))?;
         let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
-        let forget = || database.forget_snapshot(&agent, found.id);
+        let forget = || database.forget_snapshot(&agent, snapshot.id);
         self.audited("forget_snapshot", prefix.as_ref(), forget)?;
-        Ok(found)
+        Ok(snapshot)
     }
 
     /// The point in time that a text names for a path: a snapshot's label or `#number`, a version's number (`12` or `v12`)
@@ -220,9 +219,9 @@ impl Stead {
                 Err(Error::Invalid("this path has no history".to_owned()))
             }
             None => {
-                let none = || Error::Invalid("none of your Workspaces has a history".to_owned());
+                let no_history = || Error::Invalid("none of your Workspaces has a history".to_owned());
                 let is_temporary = |store: &&Arc<dyn Store>| !store.info().is_persistent();
-                self.stores_with_history().min_by_key(is_temporary).ok_or_else(none)
+                self.stores_with_history().min_by_key(is_temporary).ok_or_else(no_history)
             }
         }
     }
@@ -269,10 +268,10 @@ impl Stead {
             })
         };
         let Some(first) = workspaces().next() else { return Ok(()) };
-        let shares = |workspace: &&Workspace| {
+        let shares_revisions = |workspace: &&Workspace| {
             workspace.mount().store().shares_revisions_with(&**first.mount().store())
         };
-        match workspaces().find(|workspace| !shares(workspace)) {
+        match workspaces().find(|workspace| !shares_revisions(workspace)) {
             Some(other) => Err(Error::Invalid(format!(
                 "`{}` and `{}` have separate version numbers, so version {number} is ambiguous; use a time, or a path in \
                  one of them",
@@ -293,13 +292,14 @@ impl Stead {
             Err(error) => return Err(error),
         };
         let number = name.strip_prefix('#').and_then(|number| number.parse::<i64>().ok());
-        let named = |snapshot: &Snapshot| match number {
+        let is_named = |snapshot: &Snapshot| match number {
             Some(number) => snapshot.id == number,
             None => snapshot.label.as_deref() == Some(name),
         };
-        let wanted = |snapshot: &Snapshot| named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
+        let is_match =
+            |snapshot: &Snapshot| is_named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
         let mut found = database.snapshots(&self.vfs().identity().agent)?;
-        found.retain(wanted);
+        found.retain(is_match);
         // A snapshot of the nearest Workspace comes before one of everything.
         found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.prefix.as_ref().map_or(0, String::len)));
         Ok(found.into_iter().next())
@@ -318,7 +318,7 @@ impl Stead {
     /// The database that holds snapshots and history.
     pub(crate) fn database(&self) -> Result<Database> {
         match &self.database_source {
-            Some(keeper) => keeper.database(),
+            Some(source) => source.database(),
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
@@ -346,17 +346,17 @@ fn try_snapshot(
     operation: &Operation,
     progress: &mut dyn FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<Snapshot, StoreError> {
-    let (mut taken, mut before) = (Vec::new(), 0);
-    for (store, parts) in scopes {
-        let mut here = 0;
-        let of_one = store.require_history()?.capture(parts, operation, &mut |done| {
-            here = done;
-            progress(before + done)
+    let (mut captures, mut done_before) = (Vec::new(), 0);
+    for (store, store_scopes) in scopes {
+        let mut done_in_store = 0;
+        let captured = store.require_history()?.capture(store_scopes, operation, &mut |done| {
+            done_in_store = done;
+            progress(done_before + done)
         })?;
-        taken.extend(of_one);
-        before += here;
+        captures.extend(captured);
+        done_before += done_in_store;
     }
-    database.snapshot_with_captures(new.clone(), taken)
+    database.snapshot_with_captures(new.clone(), captures)
 }
 
 /// Whether a label isn't allowed because it could be read as a number, a time, `now` or `#number`, or because it is

@@ -7,8 +7,8 @@ use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{
-    AccessScope, AuditFacts, AuditLog, AuditOutcome, CallMonitor as CallWatch, Clock, ErrorKind, Identity,
-    Mount, Vfs, Workspace,
+    AccessScope, AuditFacts, AuditLog, AuditOutcome, CallMonitor, Clock, ErrorKind, Identity, Mount, Vfs,
+    Workspace,
 };
 use stead_stores::Database;
 
@@ -80,29 +80,29 @@ impl Stead {
     pub fn open_in(stores: &Stores, identity: &Identity) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
-        let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
+        let agent_config = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.clone(),
             known: config.agents.keys().cloned().collect(),
         })?;
-        if let Some((_, message)) = known.bypass_messages(&config.stores).into_iter().next() {
+        if let Some((_, message)) = agent_config.bypass_messages(&config.stores).into_iter().next() {
             return Err(Error::Invalid(message));
         }
         let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };
-        let mut builder = builder.quota(known.quota).tools(known.tools.clone());
+        let mut builder = builder.quota(agent_config.quota).tools(agent_config.tools.clone());
         if let Some(log) = stores.audit() {
             builder = builder.audit(log);
         }
-        let mut on_host = HostLocations::default();
-        for workspace in &known.workspaces {
+        let mut host_locations = HostLocations::default();
+        for workspace in &agent_config.workspaces {
             builder = builder.add_workspace(build_workspace(workspace, stores)?);
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
-                on_host.add(&workspace.prefix, path, &workspace.path);
+                host_locations.add(&workspace.prefix, path, &workspace.path);
             }
         }
         let forks = Forks::load(&config, agent, stores);
         builder = forks.add_workspaces_to(builder)?;
         Ok(Stead {
-            host_locations: on_host,
+            host_locations,
             forks,
             database_source: Some(stores.database_source()),
             ..builder.build()?
@@ -120,8 +120,8 @@ impl Stead {
     }
 
     /// This stead for a call that reports progress to `watch` and that `watch` can stop.
-    pub fn watched(&self, watch: Arc<dyn CallWatch>) -> Stead {
-        self.with_vfs(&self.vfs.with_monitor(watch))
+    pub fn watched(&self, monitor: Arc<dyn CallMonitor>) -> Stead {
+        self.with_vfs(&self.vfs.with_monitor(monitor))
     }
 
     /// This stead after a person has approved: Workspaces whose approval policy asks first no longer ask.
@@ -181,7 +181,7 @@ impl Stead {
         source: ImportSource<'_>,
         to: impl IntoPath,
         compare: CompareBy,
-        watch: &mut dyn TransferObserver,
+        observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let to = to.into_path()?;
         if let ImportSource::Directory { path, name } = &source
@@ -191,7 +191,7 @@ impl Stead {
                 "`{to}` is inside `{name}`, and a directory can't be imported into itself"
             )));
         }
-        transfer::import(&self.vfs, source, &to, compare, watch)
+        transfer::import(&self.vfs, source, &to, compare, observer)
     }
 
     /// [`transfer::export`], but refuses to export a directory into itself.
@@ -201,18 +201,18 @@ impl Stead {
         destination: ExportDestination<'_>,
         existing: OnExisting,
         compare: CompareBy,
-        watch: &mut dyn TransferObserver,
+        observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
         if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
             && self.host_locations.contains_host_path(path, &from)
         {
-            let place = escaped_path(path);
+            let escaped = escaped_path(path);
             return Err(Error::Invalid(format!(
-                "`{place}` is inside `{from}`, and a directory can't be exported into itself"
+                "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
             )));
         }
-        transfer::export(&self.vfs, &from, destination, existing, compare, watch)
+        transfer::export(&self.vfs, &from, destination, existing, compare, observer)
     }
 }
 
@@ -326,11 +326,11 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        let (keeper, forks) = (self.database.map(DatabaseSource::Opened), Forks::default());
+        let (database_source, forks) = (self.database.map(DatabaseSource::Opened), Forks::default());
         Ok(Stead {
             vfs: vfs.build()?,
             host_locations: HostLocations::default(),
-            database_source: keeper,
+            database_source,
             forks,
             tool_choice: self.tool_choice,
         })
@@ -348,20 +348,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_workspace_is_told_when_the_stead_is_built() {
+    fn an_invalid_workspace_is_an_error_when_the_stead_is_built() {
         let store = Arc::new(MemoryStore::new());
-        let climbing = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
-        assert!(climbing.unwrap_err().to_string().contains("goes above `/`"));
-        let twice = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
+        let above_root = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
+        assert!(above_root.unwrap_err().to_string().contains("goes above `/`"));
+        let duplicate = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
             "x/",
             AccessScope::ReadWrite,
             &store,
         );
-        assert!(twice.build().unwrap_err().to_string().contains("two Workspaces have the prefix `/x`"));
+        assert!(duplicate.build().unwrap_err().to_string().contains("two Workspaces have the prefix `/x`"));
     }
 
     #[test]
-    fn workspaces_of_one_store_share_it() {
+    fn workspaces_of_one_store_share_its_files() {
         let host = tempfile::tempdir().unwrap();
         let text = r#"
             [stores.one]
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_cannot_be_opened_is_in_nobody_elses_way_and_heals() {
+    fn a_store_that_cannot_be_opened_blocks_no_other_store_and_may_be_opened_later() {
         let host = tempfile::tempdir().unwrap();
         let text = r#"
             [audit]
@@ -425,10 +425,10 @@ mod tests {
         assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
         let vfs = stead.vfs();
         vfs.write("/notes/x", "1").unwrap();
-        let refused = vfs.read("/gone/x").unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unavailable);
-        assert!(!refused.to_string().contains(host.path().to_str().unwrap()), "{refused}");
-        let mut abouts: Vec<_> = vfs.workspaces().map(|workspace| workspace.mount().store().info()).collect();
+        let error = vfs.read("/gone/x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(!error.to_string().contains(host.path().to_str().unwrap()), "{error}");
+        let mut infos: Vec<_> = vfs.workspaces().map(|workspace| workspace.mount().store().info()).collect();
 
         std::fs::create_dir(host.path().join("gone")).unwrap();
         vfs.write("/gone/x", "back").unwrap();
@@ -451,9 +451,9 @@ mod tests {
 
         // A Store's info is the same before and after it is opened.
         let stores = Stores::of(&config);
-        abouts.dedup();
+        infos.dedup();
         assert_eq!(
-            abouts,
+            infos,
             ["gone", "notes"].map(|name| stores.lazy_store(name).unwrap().get_or_open().unwrap().info())
         );
     }

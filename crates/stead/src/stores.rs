@@ -61,13 +61,13 @@ impl Stores {
     /// The Stores of a new configuration that replaces this one's. Memory Stores whose name stays keep their content.
     pub fn reconfigured(&self, config: &Config) -> Self {
         let stores = Stores::of(config);
-        let stays = |key: &StoreKey| match key {
+        let remains = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
             StoreKey::Location(_) => false,
         };
         let by_key = self.lock_stores();
-        let kept = by_key.iter().filter(|(key, _)| stays(key));
-        stores.lock_stores().extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
+        let remaining = by_key.iter().filter(|(key, _)| remains(key));
+        stores.lock_stores().extend(remaining.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
         stores
     }
 
@@ -95,7 +95,7 @@ impl Stores {
             .clone();
         let key = match config {
             StoreConfig::Memory => StoreKey::Named(name.to_owned()),
-            ref place => StoreKey::Location(place.clone()),
+            ref location => StoreKey::Location(location.clone()),
         };
         let mut by_key = self.lock_stores();
         Ok(Arc::clone(match by_key.entry(key) {
@@ -169,14 +169,14 @@ impl Stores {
         let operator = Arc::new(Identity::agent("(operator)"));
         let mut record = AuditRecord::new(SystemClock.now(), operator, call, AuditOutcome::Begun);
         log.append(&record)?;
-        let done = act();
-        record.outcome = match &done {
+        let result = act();
+        record.outcome = match &result {
             Ok(_) => AuditOutcome::Ok,
             Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
         record.duration = began.elapsed();
         log.append(&record)?;
-        done
+        result
     }
 
     /// Removes history that `retention` doesn't keep, then frees the space of content that nothing refers to, and
@@ -213,7 +213,7 @@ impl Stores {
 
     /// Replaces the database's content with that of a backup, and returns the restored revision.
     pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
-        let missing = |cause| match cause {
+        let restore_error = |cause| match cause {
             StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
             cause => cause.into(),
         };
@@ -222,23 +222,23 @@ impl Stores {
             Err(Error::Store(StoreError::Corrupt(_))) => {
                 let DatabaseConfig { path, durability } = &self.opener.config.database;
                 let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
-                let version = Database::restore_lost(path, from, options).map_err(missing)?;
-                return self.audited("restore_backup", || self.adopt_audit(version));
+                let revision = Database::restore_lost(path, from, options).map_err(restore_error)?;
+                return self.audited("restore_backup", || self.sign_restored_audit(revision));
             }
             database => database?,
         };
         self.audited("restore_backup", || {
-            let restored = database.restore_backup(from, progress).map_err(missing)?;
-            self.adopt_audit(restored)
+            let revision = database.restore_backup(from, progress).map_err(restore_error)?;
+            self.sign_restored_audit(revision)
         })
     }
 
     /// Signs the audit chains that came with a restored backup: restoring a backup vouches for its records.
-    fn adopt_audit(&self, restored: RevisionNumber) -> Result<RevisionNumber> {
+    fn sign_restored_audit(&self, revision: RevisionNumber) -> Result<RevisionNumber> {
         if let Some(audit) = self.opener.audit()? {
             audit.sign_restored_chains()?;
         }
-        Ok(restored)
+        Ok(revision)
     }
 
     /// The forks of an agent, each with its Store, which is opened at its first use. Empty if there is no database yet.
@@ -275,7 +275,7 @@ impl Stores {
 
     /// Verifies the database as a whole, and each Physical Store. Returns one report each, with its name.
     pub fn verify(&self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, VerifyReport)>> {
-        let mut verified = Vec::new();
+        let mut reports = Vec::new();
         let opener = Arc::clone(&self.opener);
         let stores = &opener.config.stores;
         let in_database = |store: &StoreConfig| match store {
@@ -284,18 +284,18 @@ impl Stores {
             StoreConfig::Memory => false,
         };
         if stores.values().any(in_database) {
-            let found = opener.database()?.verify(&mut |done| progress("database", done))?;
-            verified.push(("database".to_owned(), found));
+            let report = opener.database()?.verify(&mut |done| progress("database", done))?;
+            reports.push(("database".to_owned(), report));
         }
         for (name, config) in stores {
             if matches!(config, StoreConfig::Physical { .. }) {
                 let lazy = self.lazy_store(name)?;
-                let found =
+                let report =
                     lazy.get_or_open()?.require_maintenance()?.verify(&mut |done| progress(name, done))?;
-                verified.push((name.clone(), found));
+                reports.push((name.clone(), report));
             }
         }
-        Ok(verified)
+        Ok(reports)
     }
 }
 
@@ -394,19 +394,19 @@ impl StoreOpener {
     fn open_physical(
         self: &Arc<Self>,
         path: &Path,
-        keep: Option<DisplacedRetention>,
+        displaced_retention: Option<DisplacedRetention>,
     ) -> Result<PhysicalStore> {
         match self.create_state_directory() {
             // A directory can be read even if the state directory can't be written.
             Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
-            made => made.map_err(state_directory_error)?,
+            result => result.map_err(state_directory_error)?,
         }
         let options = PhysicalOptions {
             durability: self.config.database.durability,
             mask: masked_paths(&self.config),
             pinned: store_directories(&self.config),
             ledger: self.ledger(),
-            displaced_retention: keep,
+            displaced_retention,
             ..PhysicalOptions::new(self.config.state_directory())
         };
         Ok(PhysicalStore::open(path, options)?)
@@ -417,12 +417,12 @@ impl StoreOpener {
         let mut seen = BTreeSet::new();
         let mut pruned = Vec::new();
         for (name, config) in &self.config.stores {
-            if let StoreConfig::Physical { path, displaced_retention: keep } = config
+            if let StoreConfig::Physical { path, displaced_retention } = config
                 && seen.insert(config)
             {
-                let store = self.open_physical(path, *keep);
-                let done = store.and_then(|store| store.prune(now).map_err(Error::from));
-                pruned.push((name.clone(), done));
+                let store = self.open_physical(path, *displaced_retention);
+                let result = store.and_then(|store| store.prune(now).map_err(Error::from));
+                pruned.push((name.clone(), result));
             }
         }
         pruned
@@ -431,8 +431,8 @@ impl StoreOpener {
     /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
-        LedgerSource::new(self.database_id, move |need| {
-            if need == LedgerOpenMode::IfExists && !opener.config.database.path.exists() {
+        LedgerSource::new(self.database_id, move |mode| {
+            if mode == LedgerOpenMode::IfExists && !opener.config.database.path.exists() {
                 return Ok(None);
             }
             opener.database().map(Some).map_err(|error| match error {
@@ -445,8 +445,8 @@ impl StoreOpener {
     /// The database. Opens or creates it if needed.
     fn database(&self) -> Result<Database> {
         // A panic can't leave the value under this lock half changed.
-        let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(database) = &*open {
+        let mut opened = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = &*opened {
             return Ok(database.clone());
         }
         let DatabaseConfig { path, durability } = &self.config.database;
@@ -457,7 +457,7 @@ impl StoreOpener {
             create_private_file(path).map_err(|cause| Error::host("the database can't be created", cause))?;
         }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
-        Ok(open.insert(Database::open(path, options)?).clone())
+        Ok(opened.insert(Database::open(path, options)?).clone())
     }
 
     /// Whether the database exists and this process may only read it. Then it makes no changes and writes no audit
@@ -477,7 +477,7 @@ impl StoreOpener {
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
-        let _turn = self.audit_open_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.audit_open_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(audit) = self.audit.get() {
             return Ok(Some(audit));
         }
@@ -515,14 +515,14 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
     // If the database's name is a symlink, SQLite keeps its files beside the target.
     let resolved = resolve_symlinks(database);
-    let beside = [database, &resolved].into_iter().flat_map(|database| {
+    let database_files = [database, &resolved].into_iter().flat_map(|database| {
         DATABASE_FILE_SUFFIXES.map(|suffix| {
             let mut name = OsString::from(database);
             name.push(suffix);
             PathBuf::from(name)
         })
     });
-    [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
+    [config.state_directory(), config.file().to_owned()].into_iter().chain(database_files).collect()
 }
 
 fn state_directory_error(cause: io::Error) -> Error {
@@ -559,7 +559,7 @@ mod tests {
     use crate::{Config, Stead};
 
     #[test]
-    fn a_database_that_is_made_later_behind_a_symlink_is_out_of_reach_too() {
+    fn a_database_that_is_created_later_behind_a_symlink_is_masked() {
         let host = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(host.path().join("data/deep")).unwrap();
         symlink("data/second", host.path().join("stead.db")).unwrap();
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restored_backup_leaves_beside_the_database_is_out_of_reach() {
+    fn files_that_a_restored_backup_leaves_beside_the_database_are_masked() {
         let host = tempfile::tempdir().unwrap();
         std::fs::create_dir(host.path().join("data")).unwrap();
         let text = r#"
@@ -616,8 +616,8 @@ mod tests {
             crate::Stores::of(&config).restore_backup(&backup, &mut |_| ()).unwrap();
         }
         let stead = Stead::open(&config, "a").unwrap();
-        let listed = stead.vfs().list("/here", &stead_core::vfs::ListPage::all()).unwrap();
-        let names: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
+        let listing = stead.vfs().list("/here", &stead_core::vfs::ListPage::all()).unwrap();
+        let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.to_string()).collect();
         assert_eq!(names, ["fine"]);
         // The copy of the backup is there only while it is restored.
         std::fs::create_dir(host.path().join("data/stead.db-restoring")).unwrap();

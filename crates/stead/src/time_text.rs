@@ -58,8 +58,8 @@ mod tests {
         assert_eq!(parse("7d"), Ok(1_000_000 - 604_800));
         assert_eq!(parse("1970-01-02"), Ok(86_400));
         assert_eq!(parse("1970-01-01T01:00:00+01:00"), Ok(0));
-        for wrong in ["", "h", "-2h", "2x", "99999999999999999999d", "é"] {
-            assert!(parse(wrong).unwrap_err().contains("30m, 2h, 7d"), "{wrong}");
+        for invalid in ["", "h", "-2h", "2x", "99999999999999999999d", "é"] {
+            assert!(parse(invalid).unwrap_err().contains("30m, 2h, 7d"), "{invalid}");
         }
     }
 }

@@ -74,8 +74,8 @@ impl InvalidVersionTag {
 
 /// Parses exactly `count` hexadecimal digits; `None` for any other text.
 fn parse_hex_digits(text: &str, count: usize) -> Option<u128> {
-    let shaped = text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+    let is_valid = text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl TryFrom<String> for VersionTag {
@@ -133,7 +133,7 @@ impl TagRef {
     /// Whether `tag` is the tag that this refers to.
     pub fn matches(self, tag: VersionTag) -> bool {
         match self {
-            TagRef::Full(whole) => whole == tag,
+            TagRef::Full(full) => full == tag,
             TagRef::Short(short) => short == tag.short(),
         }
     }
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_survives_being_written_down() {
+    fn a_tag_survives_being_formatted_and_parsed() {
         for tag in [VersionTag(0), VersionTag(0x1f), VersionTag(u128::MAX)] {
             assert_eq!(tag.to_string().parse(), Ok(tag));
         }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_tag_means_its_own_state_and_is_never_taken_for_a_whole_one() {
+    fn a_short_tag_matches_only_its_own_state_and_is_never_parsed_as_a_full_tag() {
         // As a Virtual Store builds them: a node, and the revision since which the node has this state.
         let tags: Vec<_> =
             (1..=64u128).flat_map(|node| (1..=64).map(move |since| VersionTag(node << 64 | since))).collect();

@@ -55,20 +55,24 @@ impl CaptureScope {
     fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
         if !path.is_at_or_below(&self.root) {
             // A directory above the root is needed to reach the root; nothing else outside the root is.
-            let leads = kind == NodeKind::Directory && self.root.is_at_or_below(path);
-            return if leads { Coverage::DirectoryOnly } else { Coverage::Excluded };
+            let leads_to_root = kind == NodeKind::Directory && self.root.is_at_or_below(path);
+            return if leads_to_root { Coverage::DirectoryOnly } else { Coverage::Excluded };
         }
-        let Some(below) = path.strip_prefix(&self.globs_base).filter(|_| !self.excluded.is_empty()) else {
+        let Some(relative_path) = path.strip_prefix(&self.globs_base).filter(|_| !self.excluded.is_empty())
+        else {
             return Coverage::Included;
         };
-        let below = String::from_utf8_lossy(below);
-        let matched = self.excluded.matches(&below);
+        let relative_path = String::from_utf8_lossy(relative_path);
+        let matched = self.excluded.matches(&relative_path);
         if kind != NodeKind::Directory {
             return if matched { Coverage::Excluded } else { Coverage::Included };
         }
-        let inside =
-            if below.is_empty() { UNNAMED_PATH.to_owned() } else { format!("{below}/{UNNAMED_PATH}") };
-        match (matched, self.excluded.matches(&inside)) {
+        let path_inside = if relative_path.is_empty() {
+            UNNAMED_PATH.to_owned()
+        } else {
+            format!("{relative_path}/{UNNAMED_PATH}")
+        };
+        match (matched, self.excluded.matches(&path_inside)) {
             (true, true) => Coverage::Excluded,
             (false, true) => Coverage::DirectoryOnly,
             (_, false) => Coverage::Included,
@@ -83,45 +87,46 @@ pub struct CaptureScopes(Vec<CaptureScope>);
 impl CaptureScopes {
     /// The roots of the scopes, without those that lie inside another scope's root and without duplicates.
     pub fn roots(&self) -> Vec<&StorePath> {
-        let inside = |path: &StorePath, index: usize| {
-            self.0.iter().enumerate().any(|(other, extent)| {
-                let same = extent.root == *path;
-                other != index && path.is_at_or_below(&extent.root) && (!same || other < index)
+        let is_inside = |path: &StorePath, index: usize| {
+            self.0.iter().enumerate().any(|(other, scope)| {
+                let same = scope.root == *path;
+                other != index && path.is_at_or_below(&scope.root) && (!same || other < index)
             })
         };
-        let tops = self.0.iter().enumerate().filter(|(index, extent)| !inside(&extent.root, *index));
-        tops.map(|(_, extent)| &extent.root).collect()
+        let outermost = self.0.iter().enumerate().filter(|(index, scope)| !is_inside(&scope.root, *index));
+        outermost.map(|(_, scope)| &scope.root).collect()
     }
 
     /// Whether `path` is at or below the root of a scope: then the scopes cover all of it that has a history.
     pub fn contains(&self, path: &StorePath) -> bool {
-        self.0.iter().any(|extent| path.is_at_or_below(&extent.root))
+        self.0.iter().any(|scope| path.is_at_or_below(&scope.root))
     }
 
     /// Whether a node belongs to at least one scope.
     pub fn coverage(&self, path: &StorePath, kind: NodeKind) -> Coverage {
-        let here =
-            self.0.iter().map(|extent| extent.coverage(path, kind)).max().unwrap_or(Coverage::Excluded);
+        let coverage =
+            self.0.iter().map(|scope| scope.coverage(path, kind)).max().unwrap_or(Coverage::Excluded);
         // Another scope begins below this directory. `roots` leaves out a nested root, so a walk can reach that scope
         // only through this directory.
-        let leads = || self.0.iter().any(|extent| extent.root != *path && extent.root.is_at_or_below(path));
-        if here == Coverage::DirectoryOnly && leads() && self.contains(path) {
+        let leads_to_scope =
+            || self.0.iter().any(|scope| scope.root != *path && scope.root.is_at_or_below(path));
+        if coverage == Coverage::DirectoryOnly && leads_to_scope() && self.contains(path) {
             Coverage::Included
         } else {
-            here
+            coverage
         }
     }
 }
 
 impl FromIterator<CaptureScope> for CaptureScopes {
-    fn from_iter<I: IntoIterator<Item = CaptureScope>>(extents: I) -> Self {
-        CaptureScopes(extents.into_iter().collect())
+    fn from_iter<I: IntoIterator<Item = CaptureScope>>(scopes: I) -> Self {
+        CaptureScopes(scopes.into_iter().collect())
     }
 }
 
 impl Extend<CaptureScope> for CaptureScopes {
-    fn extend<I: IntoIterator<Item = CaptureScope>>(&mut self, extents: I) {
-        self.0.extend(extents);
+    fn extend<I: IntoIterator<Item = CaptureScope>>(&mut self, scopes: I) {
+        self.0.extend(scopes);
     }
 }
 
@@ -165,15 +170,18 @@ mod tests {
         StorePath::from_checked(text)
     }
 
-    fn extent(at: &str, from: &str, without: &[&str]) -> CaptureScope {
-        CaptureScope::new(path(at), path(from), PathGlobs::new(without, Anchor::AnyDirectory).unwrap())
+    fn scope(root: &str, globs_base: &str, excluded: &[&str]) -> CaptureScope {
+        CaptureScope::new(
+            path(root),
+            path(globs_base),
+            PathGlobs::new(excluded, Anchor::AnyDirectory).unwrap(),
+        )
     }
 
     #[test]
-    fn what_has_no_history_is_left_out() {
-        let extents: CaptureScopes =
-            [extent("w", "w", &["target/**", "*.log", "cache"])].into_iter().collect();
-        for (name, kind, covered) in [
+    fn paths_without_history_are_excluded() {
+        let scopes: CaptureScopes = [scope("w", "w", &["target/**", "*.log", "cache"])].into_iter().collect();
+        for (name, kind, expected) in [
             ("w", NodeKind::Directory, Coverage::Included),
             ("w/a.rs", NodeKind::File, Coverage::Included),
             ("w/in/a.log", NodeKind::File, Coverage::Excluded),
@@ -186,21 +194,21 @@ mod tests {
             ("x", NodeKind::File, Coverage::Excluded),
             ("", NodeKind::Directory, Coverage::DirectoryOnly),
         ] {
-            assert_eq!(extents.coverage(&path(name), kind), covered, "{name}");
+            assert_eq!(scopes.coverage(&path(name), kind), expected, "{name}");
         }
     }
 
     #[test]
-    fn what_one_leaves_out_another_may_take_in() {
-        let extents: CaptureScopes =
-            [extent("", "", &["target/**"]), extent("target/doc", "target/doc", &[])].into_iter().collect();
-        assert_eq!(extents.roots(), [&path("")]);
-        assert_eq!(extents.coverage(&path("target"), NodeKind::Directory), Coverage::Included);
-        assert_eq!(extents.coverage(&path("target/debug"), NodeKind::Directory), Coverage::Excluded);
-        assert_eq!(extents.coverage(&path("target/doc"), NodeKind::Directory), Coverage::Included);
-        assert_eq!(extents.coverage(&path("target/doc/x"), NodeKind::File), Coverage::Included);
+    fn one_scope_can_include_what_another_excludes() {
+        let scopes: CaptureScopes =
+            [scope("", "", &["target/**"]), scope("target/doc", "target/doc", &[])].into_iter().collect();
+        assert_eq!(scopes.roots(), [&path("")]);
+        assert_eq!(scopes.coverage(&path("target"), NodeKind::Directory), Coverage::Included);
+        assert_eq!(scopes.coverage(&path("target/debug"), NodeKind::Directory), Coverage::Excluded);
+        assert_eq!(scopes.coverage(&path("target/doc"), NodeKind::Directory), Coverage::Included);
+        assert_eq!(scopes.coverage(&path("target/doc/x"), NodeKind::File), Coverage::Included);
         let twice: CaptureScopes =
-            [extent("a", "", &[]), extent("a", "", &[]), extent("b/c", "", &[])].into_iter().collect();
+            [scope("a", "", &[]), scope("a", "", &[]), scope("b/c", "", &[])].into_iter().collect();
         assert_eq!(twice.roots(), [&path("a"), &path("b/c")]);
         assert!(twice.contains(&path("a/x")) && twice.contains(&path("b/c")) && !twice.contains(&path("b")));
     }

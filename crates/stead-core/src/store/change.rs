@@ -220,12 +220,12 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// Checks an append of `more` bytes to a file of `size` bytes against `max_size`. An append of no bytes always
+    /// Checks an append of `added` bytes to a file of `size` bytes against `max_size`. An append of no bytes always
     /// passes.
-    pub fn check_append(&self, size: u64, more: u64) -> Result<(), crate::StoreError> {
-        let size = size.saturating_add(more);
+    pub fn check_append(&self, size: u64, added: u64) -> Result<(), crate::StoreError> {
+        let size = size.saturating_add(added);
         match self.max_size {
-            Some(limit) if more > 0 && size > limit => Err(crate::StoreError::TooLarge { size, limit }),
+            Some(limit) if added > 0 && size > limit => Err(crate::StoreError::TooLarge { size, limit }),
             _ => Ok(()),
         }
     }
@@ -259,14 +259,16 @@ impl From<TagRef> for Precondition {
 
 impl Precondition {
     /// Checks the precondition against the tag of the node that is there, or `None` if nothing is.
-    pub fn check(self, there: Option<VersionTag>) -> Result<(), crate::StoreError> {
-        match (self, there) {
+    pub fn check(self, current: Option<VersionTag>) -> Result<(), crate::StoreError> {
+        match (self, current) {
             (Precondition::Any, _) | (Precondition::Absent | Precondition::TagOrAbsent(_), None) => Ok(()),
             (Precondition::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
-            (Precondition::Tag(wanted) | Precondition::TagOrAbsent(wanted), Some(tag)) if tag == wanted => {
+            (Precondition::Tag(expected) | Precondition::TagOrAbsent(expected), Some(tag))
+                if tag == expected =>
+            {
                 Ok(())
             }
-            (Precondition::ShortTag(wanted), Some(tag)) if tag.short() == wanted => Ok(()),
+            (Precondition::ShortTag(expected), Some(tag)) if tag.short() == expected => Ok(()),
             (Precondition::Tag(_) | Precondition::ShortTag(_) | Precondition::TagOrAbsent(_), _) => {
                 Err(crate::StoreError::Conflict)
             }
@@ -340,15 +342,16 @@ pub struct ProtectedNames {
 }
 
 impl ProtectedNames {
-    /// Whether the step must not touch the entry at `below`, a path relative to the top of the subtree: a glob matches
-    /// the entry, or the entry isn't a directory and would arrive where only a directory can hold a protected name.
-    pub fn covers(&self, below: &[u8], kind: NodeKind) -> bool {
-        let below = String::from_utf8_lossy(below);
-        self.roots.iter().any(|at| {
-            let path = if at.is_empty() || below.is_empty() {
-                format!("{at}{below}")
+    /// Whether the step must not touch the entry at `relative_path`, a path relative to the top of the subtree: a glob
+    /// matches the entry, or the entry isn't a directory and would arrive where only a directory can hold a protected
+    /// name.
+    pub fn covers(&self, relative_path: &[u8], kind: NodeKind) -> bool {
+        let relative_path = String::from_utf8_lossy(relative_path);
+        self.roots.iter().any(|root| {
+            let path = if root.is_empty() || relative_path.is_empty() {
+                format!("{root}{relative_path}")
             } else {
-                format!("{at}/{below}")
+                format!("{root}/{relative_path}")
             };
             self.globs.matches(&path)
                 || (self.side == Side::To
@@ -374,7 +377,7 @@ impl Content {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Sealed(sealed) => sealed.size(),
-            Content::Stored(past) => past.size(),
+            Content::Stored(content) => content.size(),
         }
     }
 }

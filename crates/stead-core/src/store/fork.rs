@@ -51,9 +51,9 @@ impl FromStr for ForkName {
     type Err = InvalidForkName;
 
     fn from_str(text: &str) -> Result<Self, InvalidForkName> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        if begins && text.len() <= MAX_FORK_NAME && text.bytes().all(plain) {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let starts_alphanumeric = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if starts_alphanumeric && text.len() <= MAX_FORK_NAME && text.bytes().all(is_allowed) {
             Ok(ForkName(text.to_owned()))
         } else {
             Err(InvalidForkName(escape_name(text.as_bytes()).to_string()))

@@ -235,20 +235,20 @@ struct LazyContentId {
 
 impl ContentRef {
     /// A reference to content with a known id. The Store finds the content by `inner`.
-    pub fn new(identity: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
-        let identity = LazyContentId { cached: OnceLock::from(Some(identity)), compute: None };
-        ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
+    pub fn new(id: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
+        let id = LazyContentId { cached: OnceLock::from(Some(id)), compute: None };
+        ContentRef { id: Arc::new(id), size, inner: Arc::new(inner) }
     }
 
     /// A reference to content whose id is computed when it is first needed, such as for comparing it with other content
-    /// of the same size. If `find` returns `None`, the id is unknown, and the reference equals only its own clones.
+    /// of the same size. If `compute` returns `None`, the id is unknown, and the reference equals only its own clones.
     pub fn with_lazy_id(
         size: u64,
         inner: impl Any + Send + Sync,
-        find: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
+        compute: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
     ) -> Self {
-        let identity = LazyContentId { cached: OnceLock::new(), compute: Some(Box::new(find)) };
-        ContentRef { id: Arc::new(identity), size, inner: Arc::new(inner) }
+        let id = LazyContentId { cached: OnceLock::new(), compute: Some(Box::new(compute)) };
+        ContentRef { id: Arc::new(id), size, inner: Arc::new(inner) }
     }
 
     /// The content's size in bytes.
@@ -258,7 +258,7 @@ impl ContentRef {
 
     /// The content's id, if the Store can tell. The first call may read the whole content.
     pub fn id(&self) -> Option<ContentId> {
-        *self.id.cached.get_or_init(|| self.id.compute.as_ref().and_then(|find| find()))
+        *self.id.cached.get_or_init(|| self.id.compute.as_ref().and_then(|compute| compute()))
     }
 
     /// What the Store passed as `inner`, if it has this type.
@@ -270,8 +270,7 @@ impl ContentRef {
 impl PartialEq for ContentRef {
     fn eq(&self, other: &Self) -> bool {
         self.size == other.size
-            && (Arc::ptr_eq(&self.id, &other.id)
-                || self.id().is_some_and(|identity| other.id() == Some(identity)))
+            && (Arc::ptr_eq(&self.id, &other.id) || self.id().is_some_and(|id| other.id() == Some(id)))
     }
 }
 
@@ -280,7 +279,7 @@ impl Eq for ContentRef {}
 impl fmt::Debug for ContentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id.cached.get() {
-            Some(Some(identity)) => write!(f, "ContentRef({identity:?}, {} bytes)", self.size),
+            Some(Some(id)) => write!(f, "ContentRef({id:?}, {} bytes)", self.size),
             Some(None) | None => write!(f, "ContentRef({} bytes)", self.size),
         }
     }
@@ -291,25 +290,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_hashed_when_it_has_to_be_and_once() {
+    fn content_is_hashed_only_when_needed_and_only_once() {
         use std::sync::atomic::{AtomicUsize, Ordering};
-        let asked = Arc::new(AtomicUsize::new(0));
-        let unhashed = |size, hash: Option<u8>| {
-            let asked = Arc::clone(&asked);
+        let computed = Arc::new(AtomicUsize::new(0));
+        let lazy = |size, hash: Option<u8>| {
+            let computed = Arc::clone(&computed);
             ContentRef::with_lazy_id(size, (), move || {
-                asked.fetch_add(1, Ordering::Relaxed);
+                computed.fetch_add(1, Ordering::Relaxed);
                 hash.map(|byte| ContentId::Hash([byte; 32]))
             })
         };
-        let one = unhashed(3, Some(1));
-        assert_ne!(one, unhashed(4, Some(1)));
+        let one = lazy(3, Some(1));
+        assert_ne!(one, lazy(4, Some(1)));
         assert_eq!(one, one.clone());
-        assert_eq!(asked.load(Ordering::Relaxed), 0, "sizes and sameness need no hash");
-        assert_eq!(one, unhashed(3, Some(1)));
-        assert_ne!(one, unhashed(3, Some(2)));
-        assert_eq!(asked.load(Ordering::Relaxed), 3);
-        let unknown = unhashed(3, None);
-        assert_ne!(unknown, unhashed(3, None));
+        assert_eq!(computed.load(Ordering::Relaxed), 0, "sizes and sameness need no hash");
+        assert_eq!(one, lazy(3, Some(1)));
+        assert_ne!(one, lazy(3, Some(2)));
+        assert_eq!(computed.load(Ordering::Relaxed), 3);
+        let unknown = lazy(3, None);
+        assert_ne!(unknown, lazy(3, None));
         assert_eq!(unknown, unknown.clone());
     }
 }

@@ -152,8 +152,8 @@ pub trait Store: Debug + Send + Sync {
     /// How much lies below a directory; 0 if it doesn't exist.
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         let mut usage = Usage::default();
-        let count = &mut |found: WalkEntry| {
-            usage.count(&found.attr);
+        let count = &mut |entry: WalkEntry| {
+            usage.count(&entry.attr);
             ControlFlow::Continue(())
         };
         match self.walk(&NodePath::from_root(at.clone()), &WalkOptions::default(), count) {

@@ -27,35 +27,36 @@ impl<'q> PathFilter<'q> {
         PathFilter { paths, nodes: HashMap::new() }
     }
 
-    /// Whether a node change passes. `now` returns the current path of its node, if the node exists; it is called only
-    /// for a node's first change.
+    /// Whether a node change passes. `current_path` returns the current path of its node, if the node exists; it is
+    /// called only for a node's first change.
     pub fn matches<E>(
         &mut self,
-        line: &NodeChange,
-        now: impl FnOnce() -> Result<Option<StorePath>, E>,
+        change: &NodeChange,
+        current_path: impl FnOnce() -> Result<Option<StorePath>, E>,
     ) -> Result<bool, E> {
         if self.paths.is_empty() {
             return Ok(true);
         }
-        let inside = |path: &StorePath| self.paths.iter().any(|top| path.is_at_or_below(top));
-        let leads = |state: &NodeState| {
-            state.kind == NodeKind::Directory && self.paths.iter().any(|top| top.is_at_or_below(&state.path))
+        let is_inside = |path: &StorePath| self.paths.iter().any(|root| path.is_at_or_below(root));
+        let leads_to_path = |state: &NodeState| {
+            state.kind == NodeKind::Directory
+                && self.paths.iter().any(|root| root.is_at_or_below(&state.path))
         };
-        let seen = match self.nodes.get(&line.node) {
-            Some(seen) => *seen,
-            None => match now()? {
-                Some(path) if inside(&path) => NodeMatch::Matched,
+        let known = match self.nodes.get(&change.node) {
+            Some(known) => *known,
+            None => match current_path()? {
+                Some(path) if is_inside(&path) => NodeMatch::Matched,
                 Some(_) => NodeMatch::Elsewhere,
                 None => NodeMatch::Gone,
             },
         };
         let was_inside =
-            || [&line.before, &line.after].into_iter().flatten().any(|state| inside(&state.path));
-        let wanted = seen == NodeMatch::Matched
+            || [&change.before, &change.after].into_iter().flatten().any(|state| is_inside(&state.path));
+        let is_match = known == NodeMatch::Matched
             || was_inside()
-            || (seen == NodeMatch::Gone && line.before.as_ref().is_some_and(leads));
-        self.nodes.insert(line.node, if wanted { NodeMatch::Matched } else { seen });
-        Ok(wanted)
+            || (known == NodeMatch::Gone && change.before.as_ref().is_some_and(leads_to_path));
+        self.nodes.insert(change.node, if is_match { NodeMatch::Matched } else { known });
+        Ok(is_match)
     }
 }
 
@@ -75,32 +76,36 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_once_is_followed_back_to_where_it_came_from() {
-        let below = [StorePath::from_checked("d/in")];
-        let mut sieve = PathFilter::new(&below);
-        let mut takes = |node, before: &str, after: &str, now: Option<&str>| {
+    fn a_node_that_was_inside_once_matches_back_to_its_origin() {
+        let paths = [StorePath::from_checked("d/in")];
+        let mut filter = PathFilter::new(&paths);
+        let mut matches = |node, before: &str, after: &str, current_path: Option<&str>| {
             let state = |path: &str| if path.is_empty() { None } else { state(path, NodeKind::File) };
-            let line = NodeChange { node: NodeId(node), before: state(before), after: state(after) };
-            sieve.matches(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+            let change = NodeChange { node: NodeId(node), before: state(before), after: state(after) };
+            filter
+                .matches(&change, || Ok::<_, Infallible>(current_path.map(StorePath::from_checked)))
+                .unwrap()
         };
-        assert!(!takes(1, "y", "z", Some("z")), "it had left before");
-        assert!(takes(1, "d/in/x", "y", Some("z")));
-        assert!(takes(1, "a", "d/in/x", Some("z")));
-        assert!(takes(1, "", "a", Some("z")), "where it came from");
-        assert!(takes(2, "a", "b", Some("d/in")), "it is there now");
-        assert!(!takes(3, "d/inside", "", None));
+        assert!(!matches(1, "y", "z", Some("z")), "it had left before");
+        assert!(matches(1, "d/in/x", "y", Some("z")));
+        assert!(matches(1, "a", "d/in/x", Some("z")));
+        assert!(matches(1, "", "a", Some("z")), "where it came from");
+        assert!(matches(2, "a", "b", Some("d/in")), "it is there now");
+        assert!(!matches(3, "d/inside", "", None));
     }
 
     #[test]
-    fn directories_on_the_way_are_wanted_where_they_are_gone() {
-        let below = [StorePath::from_checked("d/in/x")];
-        let mut sieve = PathFilter::new(&below);
-        let mut takes = |node, now: Option<&str>| {
-            let line =
+    fn removed_directories_on_the_way_to_a_path_match() {
+        let paths = [StorePath::from_checked("d/in/x")];
+        let mut filter = PathFilter::new(&paths);
+        let mut matches = |node, current_path: Option<&str>| {
+            let change =
                 NodeChange { node: NodeId(node), before: state("d/in", NodeKind::Directory), after: None };
-            sieve.matches(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+            filter
+                .matches(&change, || Ok::<_, Infallible>(current_path.map(StorePath::from_checked)))
+                .unwrap()
         };
-        assert!(takes(1, None));
-        assert!(!takes(2, Some("elsewhere")));
+        assert!(matches(1, None));
+        assert!(!matches(2, Some("elsewhere")));
     }
 }

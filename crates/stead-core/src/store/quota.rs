@@ -118,14 +118,14 @@ impl QuotaRoot {
     /// passes, even above the limit.
     pub fn check(&self, before: Usage, after: Usage) -> Result<(), StoreError> {
         let (before, after) = (before.plus(self.usage_elsewhere), after.plus(self.usage_elsewhere));
-        let judge = |on, allowed: Option<u64>, used: u64, wanted: u64| match allowed {
+        let check_limit = |on, allowed: Option<u64>, used: u64, wanted: u64| match allowed {
             Some(allowed) if wanted > allowed && wanted > used => {
                 Err(StoreError::OverQuota { on, used, wanted, allowed })
             }
             _ => Ok(()),
         };
-        judge(QuotaResource::Bytes, self.limits.bytes, before.bytes, after.bytes)?;
-        judge(QuotaResource::Files, self.limits.files, before.files, after.files)
+        check_limit(QuotaResource::Bytes, self.limits.bytes, before.bytes, after.bytes)?;
+        check_limit(QuotaResource::Files, self.limits.files, before.files, after.files)
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn a_limit_may_be_reached_and_not_passed() {
         assert!(root(10, 2).check(usage(0, 0), usage(10, 2)).is_ok());
-        let over = root(10, 2).check(usage(4, 1), usage(11, 2)).unwrap_err();
+        let error = root(10, 2).check(usage(4, 1), usage(11, 2)).unwrap_err();
         assert_eq!(
-            over.to_string(),
+            error.to_string(),
             "this would use 11 bytes, but only 10 are allowed; 4 are in use. Delete something, or ask for a higher \
              quota"
         );
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_already_may_shrink_but_not_grow() {
+    fn usage_over_the_limit_may_shrink_but_not_grow() {
         assert!(root(10, 2).check(usage(50, 9), usage(40, 9)).is_ok());
         assert!(root(10, 2).check(usage(50, 9), usage(51, 9)).is_err());
     }
 
     #[test]
-    fn what_lies_elsewhere_counts() {
+    fn usage_elsewhere_counts() {
         let root = QuotaRoot { usage_elsewhere: usage(8, 0), ..root(10, 2) };
         assert!(root.check(usage(0, 0), usage(2, 1)).is_ok());
         assert!(root.check(usage(0, 0), usage(3, 1)).is_err());

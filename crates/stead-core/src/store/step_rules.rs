@@ -89,8 +89,8 @@ impl IfMissing {
 impl Parents {
     /// Checks that a directory may be made where a node of this kind is: an existing directory may stay. With
     /// [`Parents::Create`], a symlink has to be followed before.
-    pub fn check_mkdir(self, there: NodeKind) -> StoreResult<()> {
-        match (self, there) {
+    pub fn check_mkdir(self, existing: NodeKind) -> StoreResult<()> {
+        match (self, existing) {
             (Parents::Create, NodeKind::Directory) => Ok(()),
             _ => Err(StoreError::AlreadyExists),
         }
@@ -116,7 +116,7 @@ mod tests {
 
     const FIFO: NodeKind = Special(SpecialKind::Fifo);
 
-    fn name(result: StoreResult<()>) -> String {
+    fn outcome(result: StoreResult<()>) -> String {
         result.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned())
     }
 
@@ -138,12 +138,12 @@ mod tests {
         ] {
             let ends = RenameEnds { from, to, to_is_inside: false, from_is_inside: false };
             let results =
-                [Refuse, Overwrite, Exchange].map(|replace| name(ends.check(replace, || Ok(false))));
+                [Refuse, Overwrite, Exchange].map(|replace| outcome(ends.check(replace, || Ok(false))));
             assert_eq!(results, expected, "{ends:?}");
         }
         let directories =
             RenameEnds { from: Directory, to: Some(Directory), to_is_inside: false, from_is_inside: false };
-        assert_eq!(name(directories.check(Overwrite, || Ok(true))), "ok");
+        assert_eq!(outcome(directories.check(Overwrite, || Ok(true))), "ok");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let out_of =
             RenameEnds { from: File, to: Some(Directory), to_is_inside: false, from_is_inside: true };
         let check = |ends: RenameEnds| {
-            [Refuse, Overwrite, Exchange].map(|replace| name(ends.check(replace, || Ok(false))))
+            [Refuse, Overwrite, Exchange].map(|replace| outcome(ends.check(replace, || Ok(false))))
         };
         assert_eq!(check(into), ["IntoItself"; 3]);
         assert_eq!(check(RenameEnds { to: Some(File), ..into }), ["IntoItself"; 3]);
@@ -172,7 +172,7 @@ mod tests {
             (Directory, Some(Directory), ["AlreadyExists", "AlreadyExists"]),
             (Directory, Some(File), ["AlreadyExists", "AlreadyExists"]),
         ] {
-            let results = [Refuse, Overwrite].map(|replace| name(replace.check_copy(from, to)));
+            let results = [Refuse, Overwrite].map(|replace| outcome(replace.check_copy(from, to)));
             assert_eq!(results, expected, "{from:?} {to:?}");
             assert!(matches!(Exchange.check_copy(from, to), Err(StoreError::Invalid(_))));
         }
@@ -181,14 +181,16 @@ mod tests {
     #[test]
     fn what_a_removal_and_a_mkdir_may_find() {
         use Subtree::{Any, EmptyDirectory};
-        let removals =
-            |kind| [Subtree::File, EmptyDirectory, Subtree::Directory, Any].map(|one| name(one.check(kind)));
+        let removals = |kind| {
+            [Subtree::File, EmptyDirectory, Subtree::Directory, Any]
+                .map(|subtree| outcome(subtree.check(kind)))
+        };
         assert_eq!(removals(Directory), ["IsADirectory", "ok", "ok", "ok"]);
         for kind in [File, Symlink, FIFO] {
             assert_eq!(removals(kind), ["ok", "NotADirectory", "NotADirectory", "ok"]);
-            assert_eq!(name(Parents::Create.check_mkdir(kind)), "AlreadyExists");
+            assert_eq!(outcome(Parents::Create.check_mkdir(kind)), "AlreadyExists");
         }
-        assert_eq!(name(Parents::Create.check_mkdir(Directory)), "ok");
-        assert_eq!(name(Parents::Required.check_mkdir(Directory)), "AlreadyExists");
+        assert_eq!(outcome(Parents::Create.check_mkdir(Directory)), "ok");
+        assert_eq!(outcome(Parents::Required.check_mkdir(Directory)), "AlreadyExists");
     }
 }

@@ -57,7 +57,7 @@ impl StorePath {
             return None;
         }
         match memchr::memrchr(b'/', &self.0) {
-            Some(cut) => Some((&self.0[..cut], &self.0[cut + 1..])),
+            Some(slash) => Some((&self.0[..slash], &self.0[slash + 1..])),
             None => Some((b"", &self.0)),
         }
     }

@@ -110,13 +110,13 @@ impl ChangeSignal {
     /// Waits until the flag is raised, and lowers it. Returns `false` if it wasn't raised before the timeout; `None`
     /// waits forever.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut is_raised = self.is_raised.lock();
         while !*is_raised {
-            match until {
+            match deadline {
                 None => self.raised.wait(&mut is_raised),
-                Some(until) => {
-                    if self.raised.wait_until(&mut is_raised, until).timed_out() {
+                Some(deadline) => {
+                    if self.raised.wait_until(&mut is_raised, deadline).timed_out() {
                         break;
                     }
                 }

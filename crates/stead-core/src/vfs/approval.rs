@@ -63,24 +63,24 @@ impl ApprovalRequest {
     }
 
     /// Returns the request after a person was shown these items and approved them.
-    pub(crate) fn with_approved(self, shown: &[ApprovalItem]) -> Self {
-        ApprovalRequest { approved: shown.iter().cloned().collect(), ..self }
+    pub(crate) fn with_approved(self, items: &[ApprovalItem]) -> Self {
+        ApprovalRequest { approved: items.iter().cloned().collect(), ..self }
     }
 
     /// Everything that the call has asked for so far, in order and without duplicates.
     pub(crate) fn requested_items(&self) -> Vec<ApprovalItem> {
-        let mut known = BTreeSet::new();
-        self.requested.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
+        let mut seen = BTreeSet::new();
+        self.requested.lock().iter().filter(|item| seen.insert(*item)).cloned().collect()
     }
 
     /// Whether a person has approved this access. A restore is also approved by the approval of a directory above the
     /// path.
     fn is_approved(&self, path: &VfsPath, access: Access) -> bool {
-        let agreed = |path: &VfsPath| self.approved.contains(&ApprovalItem { path: path.clone(), access });
-        let above = |path: &VfsPath| path.parent();
+        let contains = |path: &VfsPath| self.approved.contains(&ApprovalItem { path: path.clone(), access });
+        let parent = |path: &VfsPath| path.parent();
         match access {
-            Access::Restore => std::iter::successors(Some(path.clone()), above).any(|path| agreed(&path)),
-            Access::Read | Access::Write | Access::MoveOut | Access::History => agreed(path),
+            Access::Restore => std::iter::successors(Some(path.clone()), parent).any(|path| contains(&path)),
+            Access::Read | Access::Write | Access::MoveOut | Access::History => contains(path),
         }
     }
 
@@ -98,32 +98,32 @@ impl Approval {
         access: Access,
         workspace: Option<&Workspace>,
     ) -> bool {
-        let covered =
+        let policy_requires =
             || workspace.is_some_and(|workspace| workspace.approval_policy().requires_approval(access));
         match self {
-            Approval::None => covered(),
+            Approval::None => policy_requires(),
             Approval::All => false,
-            Approval::Requested(asking) => {
-                asking.requested.lock().push(ApprovalItem { path: path.clone(), access });
-                if asking.is_strict() { !asking.is_approved(path, access) } else { covered() }
+            Approval::Requested(request) => {
+                request.requested.lock().push(ApprovalItem { path: path.clone(), access });
+                if request.is_strict() { !request.is_approved(path, access) } else { policy_requires() }
             }
         }
     }
 
     /// Whether a walk or search from above has to leave this Workspace out, because reading it needs approval.
-    pub(super) fn skips(&self, workspace: &Workspace) -> bool {
-        let all = matches!(self, Approval::All);
-        workspace.approval_policy().requires_approval(Access::Read) && !all
+    pub(super) fn must_skip(&self, workspace: &Workspace) -> bool {
+        let approves_all = matches!(self, Approval::All);
+        workspace.approval_policy().requires_approval(Access::Read) && !approves_all
     }
 
     /// Whether only approved items may be accessed.
     pub(super) fn is_strict(&self) -> bool {
-        matches!(self, Approval::Requested(asking) if asking.is_strict())
+        matches!(self, Approval::Requested(request) if request.is_strict())
     }
 
     /// Whether a person is about to be asked.
     pub(super) fn will_ask(&self) -> bool {
-        matches!(self, Approval::Requested(asking) if asking.refusal == ApprovalRefusal::WillAsk)
+        matches!(self, Approval::Requested(request) if request.refusal == ApprovalRefusal::WillAsk)
     }
 }
 
@@ -134,11 +134,11 @@ impl Vfs {
     }
 
     /// Returns this `Vfs` for a call that asks a person first. If everything is approved already, it stays so.
-    pub(crate) fn with_approval_request(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
+    pub(crate) fn with_approval_request(&self, request: &Arc<ApprovalRequest>) -> Vfs {
         match self.approval {
             Approval::All => self.clone(),
             Approval::None | Approval::Requested(_) => {
-                Vfs { approval: Approval::Requested(Arc::clone(asking)), ..self.clone() }
+                Vfs { approval: Approval::Requested(Arc::clone(request)), ..self.clone() }
             }
         }
     }
@@ -146,15 +146,15 @@ impl Vfs {
     /// Asks for approval of all these paths at once, where some of them need it. Ignores every other refusal: that
     /// shows when the path is used.
     pub(crate) fn request_approval(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let asked = self.subcall("judge", [], |call, []| {
+        let result = self.subcall("judge", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths.iter().filter_map(|path| call.route_and_authorize(path, access).err());
             // Authorizes all of them before it fails, so that a person is shown all of them.
-            let asks =
+            let approval_errors =
                 refusals.filter(|error| matches!(error, Error::ApprovalRequired { .. })).collect::<Vec<_>>();
-            asks.into_iter().next().map_or(Ok(()), Err)
+            approval_errors.into_iter().next().map_or(Ok(()), Err)
         });
-        asked.map(drop)
+        result.map(drop)
     }
 
     /// Authorizes an access at a path, or in every Workspace whose scope allows it. Nothing in a Store changes.
@@ -171,17 +171,17 @@ impl Vfs {
 
     /// Authorizes an access at these paths. A person is asked about all of them at once, and only if none is refused.
     pub(crate) fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let judged = self.subcall("judge", [], |call, []| {
+        let result = self.subcall("judge", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths
                 .iter()
                 .filter_map(|path| call.route_and_authorize(path, access).err())
                 .collect::<Vec<_>>();
-            let (asks, others): (Vec<_>, Vec<_>) =
+            let (approval_errors, others): (Vec<_>, Vec<_>) =
                 refusals.into_iter().partition(|error| matches!(error, Error::ApprovalRequired { .. }));
-            others.into_iter().chain(asks).next().map_or(Ok(()), Err)
+            others.into_iter().chain(approval_errors).next().map_or(Ok(()), Err)
         });
-        judged.map(drop)
+        result.map(drop)
     }
 
     /// Whether a refusal for lack of approval leads to a question to a person.

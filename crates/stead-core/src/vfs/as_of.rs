@@ -75,16 +75,16 @@ impl Vfs {
     pub fn revision_at(&self, path: impl IntoPath, point: impl Into<PointInTime>) -> Result<RevisionId> {
         let point = point.into();
         self.call("revision_at", [path.into_path()], |call, [path]| {
-            let spot = call.authorize(path, Access::History)?;
+            let resolved = call.authorize(path, Access::History)?;
             let point = call.resolve_point(point)?;
             let number = match point {
                 PointInTime::Now => {
-                    spot.store().require_history().and_then(|history| history.latest_revision()).map(Some)
+                    resolved.store().require_history().and_then(|history| history.latest_revision()).map(Some)
                 }
-                point => point.revision_in(spot.store()),
+                point => point.revision_in(resolved.store()),
             };
-            let number = number.map_err(|cause| spot.store_error(cause))?;
-            Ok(spot.store().revision(number.ok_or_else(|| own_numbers_error(path))?))
+            let number = number.map_err(|cause| resolved.store_error(cause))?;
+            Ok(resolved.store().revision(number.ok_or_else(|| own_numbers_error(path))?))
         })
     }
 
@@ -92,11 +92,11 @@ impl Vfs {
     /// database. Empty if none of the Workspaces is on its Store.
     pub fn store_revisions(&self, revision: RevisionId) -> StoreRevisions {
         let stores = || self.workspaces().map(|workspace| &**workspace.mount().store());
-        let Some(own) = stores().find(|store| store.id() == revision.store) else {
+        let Some(own_store) = stores().find(|store| store.id() == revision.store) else {
             return StoreRevisions::default();
         };
-        let same = stores().filter(|store| store.shares_revisions_with(own));
-        same.map(|store| store.revision(revision.number)).collect()
+        let sharing = stores().filter(|store| store.shares_revisions_with(own_store));
+        sharing.map(|store| store.revision(revision.number)).collect()
     }
 }
 
@@ -108,36 +108,36 @@ enum PastWorkspace {
 
 impl Call<'_> {
     fn as_of(&self, point: &PointInTime) -> Result<Vfs> {
-        let (mut workspaces, mut visible, mut unknown) = (Vec::new(), 0, None);
+        let (mut workspaces, mut visible, mut first_error) = (Vec::new(), 0, None);
         for workspace in self.shared().router.workspaces_and_barriers() {
             let failed = |cause| {
                 let visibility = Visibility::of(workspace.scope());
                 Error::Store { path: workspace.prefix().clone(), visibility, cause }
             };
-            let why = match past_workspace(workspace, point) {
-                Ok(PastWorkspace::Visible(past)) => {
+            let reason = match past_workspace(workspace, point) {
+                Ok(PastWorkspace::Visible(readable)) => {
                     visible += 1;
-                    workspaces.push(past);
+                    workspaces.push(readable);
                     continue;
                 }
-                Ok(PastWorkspace::Barrier(why)) => why,
-                Err(StoreError::Unsupported(why)) => why,
+                Ok(PastWorkspace::Barrier(reason)) => reason,
+                Err(StoreError::Unsupported(reason)) => reason,
                 // A fork has no revision from before it was made. A revision that no Store has doesn't exist.
                 Err(cause @ StoreError::NotFound) => {
-                    unknown = unknown.or(Some(failed(cause)));
+                    first_error = first_error.or(Some(failed(cause)));
                     "it didn't exist yet".into()
                 }
                 Err(cause @ StoreError::Unavailable { .. }) => {
-                    unknown = unknown.or(Some(failed(cause)));
+                    first_error = first_error.or(Some(failed(cause)));
                     "its Store can't be used at present".into()
                 }
                 Err(cause) => return Err(failed(cause)),
             };
-            let barrier = workspace.barrier().cloned().unwrap_or(Barrier::NotInPast(why));
+            let barrier = workspace.barrier().cloned().unwrap_or(Barrier::NotInPast(reason));
             workspaces.push(Workspace::clone(workspace).as_barrier(barrier));
         }
-        if let (0, Some(unknown)) = (visible, unknown) {
-            return Err(unknown);
+        if let (0, Some(first_error)) = (visible, first_error) {
+            return Err(first_error);
         }
         Ok(self
             .vfs

@@ -72,8 +72,8 @@ impl<'a> Batch<'a> {
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
     ) -> Result<()> {
-        self.add(path.into_path(), |call, spot| {
-            write_step(call, spot, Content::Bytes(content.into()), options)
+        self.add(path.into_path(), |call, resolved| {
+            write_step(call, resolved, Content::Bytes(content.into()), options)
         })
     }
 
@@ -81,41 +81,41 @@ impl<'a> Batch<'a> {
     pub fn write_from(
         &mut self,
         path: impl IntoPath,
-        from: &mut dyn Read,
+        reader: &mut dyn Read,
         options: &WriteOptions,
     ) -> Result<()> {
-        self.add(path.into_path(), |call, spot| {
-            let sealed = call.draft_from_reader(spot, from)?;
-            write_step(call, spot, Content::Sealed(sealed), options)
+        self.add(path.into_path(), |call, resolved| {
+            let sealed = call.draft_from_reader(resolved, reader)?;
+            write_step(call, resolved, Content::Sealed(sealed), options)
         })
     }
 
     /// Makes a directory and its missing parents. An existing directory stays as it is.
     pub fn mkdir(&mut self, path: impl IntoPath, mode: Option<u32>) -> Result<()> {
-        self.add(path.into_path(), |_, spot| {
-            Ok(Step::Mkdir { at: spot.node_path.clone(), parents: Parents::Create, mode })
+        self.add(path.into_path(), |_, resolved| {
+            Ok(Step::Mkdir { at: resolved.node_path.clone(), parents: Parents::Create, mode })
         })
     }
 
     /// Makes a symlink, or changes the target of an existing one.
     pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
-        self.add(path.into_path(), |_, spot| {
-            spot.check_not_protected_ancestor()?;
-            let (at, target) = (spot.node_path.clone(), target.to_vec());
+        self.add(path.into_path(), |_, resolved| {
+            resolved.check_not_protected_ancestor()?;
+            let (at, target) = (resolved.node_path.clone(), target.to_vec());
             Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Precondition::Any })
         })
     }
 
     /// Removes a file or a symlink.
     pub fn remove_file(&mut self, path: impl IntoPath) -> Result<()> {
-        self.add(path.into_path(), |_, spot| {
+        self.add(path.into_path(), |_, resolved| {
             Ok(Step::Remove {
-                at: spot.node_path.clone(),
+                at: resolved.node_path.clone(),
                 subtree: Subtree::File,
                 expect: Precondition::Any,
                 if_missing: IfMissing::Ignore,
-                protected: spot.protected_names(Side::From),
-                displaced: spot.displaced_content(),
+                protected: resolved.protected_names(Side::From),
+                displaced: resolved.displaced_content(),
             })
         })
     }
@@ -127,21 +127,23 @@ impl<'a> Batch<'a> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> Result<()> {
-        self.add(path.into_path(), |_, spot| Ok(Step::SetAttr { at: spot.node_path.clone(), mode, modified }))
+        self.add(path.into_path(), |_, resolved| {
+            Ok(Step::SetAttr { at: resolved.node_path.clone(), mode, modified })
+        })
     }
 
     /// Applies all steps, whole or not at all. Returns one result per step, in order.
     pub fn apply(self) -> Result<Vec<WriteResult>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
-        let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.reported_paths);
+        let (vfs, steps, paths, reported_paths) = (self.vfs, self.steps, self.paths, self.reported_paths);
         vfs.call("batch", [Ok(common_directory(&paths))], |call, [directory]| {
             call.expect_free.replace(self.expect_free);
             call.blind_at.replace(self.blind_at);
             call.set_bytes(steps.iter().map(content_size).sum());
-            if shown.iter().any(|(_, sight)| *sight == Visibility::Hidden) {
+            if reported_paths.iter().any(|(_, visibility)| *visibility == Visibility::Hidden) {
                 // A write replaces all of the content; setting attributes leaves the content as it is.
-                let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
-                call.name_by_prior_content(if keeps {
+                let keeps_content = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
+                call.name_by_prior_content(if keeps_content {
                     PriorContent::MayRemain
                 } else {
                     PriorContent::Replaced
@@ -150,23 +152,24 @@ impl<'a> Batch<'a> {
             let applied = call.apply(&*store, steps, ChangeStage::Final).map_err(|cause| {
                 // A Store names the step only for a symlink; every other failure is about the batch.
                 let path = match &cause {
-                    StoreError::Link(hit) => &shown.get(hit.step).unwrap_or(&shown[0]).0,
-                    _ if shown.len() == 1 => &shown[0].0,
+                    StoreError::Link(hit) => &reported_paths.get(hit.step).unwrap_or(&reported_paths[0]).0,
+                    _ if reported_paths.len() == 1 => &reported_paths[0].0,
                     _ => directory,
                 };
-                let is_blind = shown.iter().any(|(_, sight)| *sight == Visibility::Hidden);
-                let sight = if is_blind { Visibility::Hidden } else { Visibility::Visible };
-                Error::Store { path: path.clone(), visibility: sight, cause }
+                let is_hidden =
+                    reported_paths.iter().any(|(_, visibility)| *visibility == Visibility::Hidden);
+                let visibility = if is_hidden { Visibility::Hidden } else { Visibility::Visible };
+                Error::Store { path: path.clone(), visibility, cause }
             })?;
             for path in &paths {
                 vfs.shared.read_set.forget(path);
             }
-            let done = shown.into_iter().zip(&applied.outcomes);
+            let results = reported_paths.into_iter().zip(&applied.outcomes);
             let revision = applied.revision.map(|number| store.revision(number));
-            let done = done.map(|((path, visibility), outcome)| {
+            let results = results.map(|((path, visibility), outcome)| {
                 write_result(path, visibility, outcome, revision, call.operation())
             });
-            Ok(done.collect())
+            Ok(results.collect())
         })
     }
 
@@ -200,15 +203,16 @@ impl<'a> Batch<'a> {
                 return Ok(());
             };
             let hit = match self.parent_symlinks.entry(parent) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => {
-                    let below = unknown.key().strip_prefix(resolved.workspace.prefix()).unwrap_or_default();
-                    let at = resolved.workspace.mount().node_path(below);
-                    let hit = match stat_or_symlink_hit(resolved.store(), &at) {
+                Entry::Occupied(occupied) => occupied.into_mut(),
+                Entry::Vacant(vacant) => {
+                    let relative_path =
+                        vacant.key().strip_prefix(resolved.workspace.prefix()).unwrap_or_default();
+                    let node_path = resolved.workspace.mount().node_path(relative_path);
+                    let hit = match stat_or_symlink_hit(resolved.store(), &node_path) {
                         Err(StoreError::Link(hit)) => Some(hit),
                         answer => answer.map(|_| None)?,
                     };
-                    unknown.insert(hit)
+                    vacant.insert(hit)
                 }
             };
             hit.clone().map_or(Ok(()), |hit| Err(StoreError::Link(hit)))
@@ -225,14 +229,14 @@ impl<'a> Batch<'a> {
 
 fn write_step(
     call: &Call<'_>,
-    spot: &ResolvedPath<'_>,
+    resolved: &ResolvedPath<'_>,
     content: Content,
     options: &WriteOptions,
 ) -> Result<Step> {
-    spot.check_not_protected_ancestor()?;
-    call.check_size(content.size()).map_err(|cause| spot.store_error(cause))?;
-    call.check_own_precondition(spot, options.expect).map_err(|stop| stop.into_error(spot))?;
-    Ok(Step::Write { at: spot.node_path.clone(), content, options: options.put_options(spot) })
+    resolved.check_not_protected_ancestor()?;
+    call.check_size(content.size()).map_err(|cause| resolved.store_error(cause))?;
+    call.check_own_precondition(resolved, options.expect).map_err(|error| error.into_error(resolved))?;
+    Ok(Step::Write { at: resolved.node_path.clone(), content, options: options.put_options(resolved) })
 }
 
 /// How many bytes of content a step carries.

@@ -89,11 +89,11 @@ impl Vfs {
         &self,
         call: impl Into<Cow<'static, str>>,
         path: Option<&VfsPath>,
-        act: impl FnOnce() -> Result<T>,
+        body: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         match path {
-            Some(path) => self.call(call, [Ok(path.clone())], |_, _| act()),
-            None => self.call(call, [], |_, []| act()),
+            Some(path) => self.call(call, [Ok(path.clone())], |_, _| body()),
+            None => self.call(call, [], |_, []| body()),
         }
     }
 
@@ -102,11 +102,11 @@ impl Vfs {
         &self,
         name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
-        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+        body: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
-        let (call, result) = self.run_call(name, paths, act);
+        let (call, result) = self.run_call(name, paths, body);
         match &self.compound {
-            Some(whole) => call.finish_in_compound(whole, &result)?,
+            Some(compound) => call.finish_in_compound(compound, &result)?,
             None => call.finish(&result)?,
         }
         result
@@ -118,12 +118,12 @@ impl Vfs {
         &self,
         name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
-        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+        body: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<(T, bool)> {
-        let (call, result) = self.run_call(name, paths, act);
+        let (call, result) = self.run_call(name, paths, body);
         let changed = call.changed.get();
         match &self.compound {
-            Some(whole) => call.finish_in_compound(whole, &result)?,
+            Some(compound) => call.finish_in_compound(compound, &result)?,
             None if result.is_err() || call.announced.get() => call.finish(&result)?,
             None => {}
         }
@@ -135,29 +135,29 @@ impl Vfs {
         &self,
         name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
-        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+        body: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
-        self.run_call(name, paths, act).1
+        self.run_call(name, paths, body).1
     }
 
     fn run_call<T, const N: usize>(
         &self,
         name: impl Into<Cow<'static, str>>,
         paths: [ParsedPath; N],
-        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+        body: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> (Call<'_>, Result<T>) {
-        let mut wrong = None;
-        let mut good = Vec::with_capacity(N);
+        let mut first_error = None;
+        let mut parsed = Vec::with_capacity(N);
         for path in paths {
             match path {
-                Ok(path) => good.push(path),
-                Err(error) => wrong = wrong.or(Some(error)),
+                Ok(path) => parsed.push(path),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         let call = Call {
             vfs: self,
             name: name.into(),
-            paths: good,
+            paths: parsed,
             reported_paths: RefCell::default(),
             resolved_paths: RefCell::default(),
             announce_again: Cell::new(false),
@@ -177,9 +177,9 @@ impl Vfs {
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
         };
-        let result = match wrong {
+        let result = match first_error {
             Some(error) => Err(error.into()),
-            None => act(&call, std::array::from_fn(|index| &call.paths[index])),
+            None => body(&call, std::array::from_fn(|index| &call.paths[index])),
         };
         let result = result.map_err(|error| match error {
             Error::Store { cause: StoreError::Stopped(stop), .. } => Error::Stopped(stop),
@@ -203,8 +203,8 @@ impl<'v> Call<'v> {
 
     /// Sets the paths after following symlinks, one for each path argument.
     pub(super) fn set_resolved_paths<const N: usize>(&self, paths: [&VfsPath; N]) {
-        let led = paths.map(VfsPath::clone).to_vec();
-        let before = self.resolved_paths.replace(led);
+        let resolved = paths.map(VfsPath::clone).to_vec();
+        let before = self.resolved_paths.replace(resolved);
         self.announce_again.set(self.announced.get() && before != *self.resolved_paths.borrow());
     }
 
@@ -221,12 +221,12 @@ impl<'v> Call<'v> {
     /// The paths for the record: the requested path and, where a symlink led elsewhere, the resolved one. For a copy or
     /// a move, both ends after following symlinks.
     fn audit_paths(&self) -> Vec<VfsPath> {
-        let (led, named) = (self.resolved_paths.borrow(), self.reported_paths.borrow());
-        match (&*self.paths, &**led) {
-            ([], _) => named.clone(),
-            ([asked], [led]) if asked != led => vec![asked.clone(), led.clone()],
-            ([_, _], [_, _]) => led.clone(),
-            (asked, _) => asked.to_vec(),
+        let (resolved, reported) = (self.resolved_paths.borrow(), self.reported_paths.borrow());
+        match (&*self.paths, &**resolved) {
+            ([], _) => reported.clone(),
+            ([requested], [resolved]) if requested != resolved => vec![requested.clone(), resolved.clone()],
+            ([_, _], [_, _]) => resolved.clone(),
+            (requested, _) => requested.to_vec(),
         }
     }
 
@@ -237,14 +237,14 @@ impl<'v> Call<'v> {
 
     /// Reports progress to the monitor. Fails if the monitor wants the call to stop.
     pub(super) fn report_progress(&self, done: u64, total: Option<u64>) -> Result<()> {
-        let Some(watch) = &self.vfs.monitor else { return Ok(()) };
-        watch.progress(done, total);
+        let Some(monitor) = &self.vfs.monitor else { return Ok(()) };
+        monitor.progress(done, total);
         self.check_not_stopped()
     }
 
     /// Fails if the monitor wants the call to stop.
     pub(super) fn check_not_stopped(&self) -> Result<()> {
-        let stop = self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason());
+        let stop = self.vfs.monitor.as_ref().and_then(|monitor| monitor.stop_reason());
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
@@ -257,7 +257,7 @@ impl<'v> Call<'v> {
     /// Reserves memory for whole contents; waits until it is free. A call reserves once, before it changes anything:
     /// two calls that each hold a part could wait for each other.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<MemoryReservation<'static>> {
-        CONTENT_MEMORY.reserve(bytes, || self.vfs.monitor.as_ref().and_then(|watch| watch.stop_reason()))
+        CONTENT_MEMORY.reserve(bytes, || self.vfs.monitor.as_ref().and_then(|monitor| monitor.stop_reason()))
     }
 
     /// Applies a change to a Store.
@@ -271,13 +271,13 @@ impl<'v> Call<'v> {
     }
 
     /// Applies a change to a Store; no other function does. The audit record is a companion record of the change, or is
-    /// written before it. `more` adjusts the change before it is applied.
+    /// written before it. `adjust` can alter the change before it is applied.
     pub(super) fn apply_with(
         &self,
         store: &dyn Store,
         steps: Vec<Step>,
         stage: ChangeStage,
-        more: impl FnOnce(&mut Change),
+        adjust: impl FnOnce(&mut Change),
     ) -> StoreResult<Applied> {
         let operation = Operation {
             id: self.operation(),
@@ -287,36 +287,37 @@ impl<'v> Call<'v> {
         };
         let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
         // A call that commits a draft holds the guard already.
-        let _turn =
+        let _guard =
             (drafts == DraftCounting::Counted).then(|| self.shared().draft_reservations.change_guard(&steps));
-        let (quotas, watch) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
-        let mut change = Change { quotas, monitor: watch, ..Change::new(operation, steps) };
+        let (quotas, monitor) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
+        let mut change = Change { quotas, monitor, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
-        let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
-        change.expect_free = here.map(|(_, path)| path.clone()).collect();
+        let in_store = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
+        change.expect_free = in_store.map(|(_, path)| path.clone()).collect();
         let blind_at = self.blind_at.borrow();
         let blind_at = blind_at.as_ref().filter(|(other, _)| same_store(&**other, store));
         change.blind_at = blind_at.map(|(_, path)| path.clone());
-        more(&mut change);
-        let mut told = false;
+        adjust(&mut change);
+        let mut success_recorded = false;
         if let Some(log) = &self.shared().audit {
-            let about = store.info();
-            let along = about.commits_audit && about.database == Some(log.database());
-            told = along && stage == ChangeStage::Final && self.vfs.compound.is_none();
-            if along {
-                let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
+            let info = store.info();
+            let commits_record = info.commits_audit && info.database == Some(log.database());
+            success_recorded = commits_record && stage == ChangeStage::Final && self.vfs.compound.is_none();
+            if commits_record {
+                let outcome = if success_recorded { AuditOutcome::Ok } else { AuditOutcome::Begun };
                 let record = Box::new(self.audit_record(outcome));
                 change.records.push(CompanionRecord::Audit { record, began: self.began });
-            } else if let Some(whole) = &self.vfs.compound {
+            } else if let Some(compound) = &self.vfs.compound {
                 // The compound operation has a Begun record already. A persistent Store needs one that is synced.
-                if about.is_persistent() {
-                    whole
-                        .announce(|| log.announce(&whole.audit_record(self.shared(), AuditOutcome::Begun)))?;
+                if info.is_persistent() {
+                    compound.announce(|| {
+                        log.announce(&compound.audit_record(self.shared(), AuditOutcome::Begun))
+                    })?;
                 }
             } else if !self.announced.get() || self.announce_again.replace(false) {
                 let record = self.audit_record(AuditOutcome::Begun);
                 // The record has to be as durable as the change, not more.
-                if about.is_persistent() && change.sync == SyncPolicy::Now {
+                if info.is_persistent() && change.sync == SyncPolicy::Now {
                     log.announce(&record)?
                 } else {
                     log.append(&record)?
@@ -324,34 +325,34 @@ impl<'v> Call<'v> {
                 self.announced.set(true);
             }
         }
-        let under_way = self.shared().feed_echoes.begin_change();
+        let pending = self.shared().feed_echoes.begin_change();
         let undisclosed = self.shared().quotas.undisclosed_limits(store);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, undisclosed))?;
         self.shared().draft_reservations.invalidate_usage();
-        if let (Some(under_way), Some(number)) = (under_way, applied.revision)
+        if let (Some(pending), Some(number)) = (pending, applied.revision)
             && store.feed().is_some()
         {
-            under_way.record_revision(store.revision(number));
+            pending.record_revision(store.revision(number));
         }
         self.changed.set(true);
-        if let Some(whole) = &self.vfs.compound {
-            whole.mark_changed();
+        if let Some(compound) = &self.vfs.compound {
+            compound.mark_changed();
         }
-        self.success_recorded.set(told);
-        self.announced.set(self.announced.get() || !told);
+        self.success_recorded.set(success_recorded);
+        self.announced.set(self.announced.get() || !success_recorded);
         Ok(applied)
     }
 
     /// Applies a change without steps in place of a change that failed, where the caller must not learn of the failure:
     /// like a change that succeeds, it makes a revision.
-    pub(super) fn apply_nothing(&self, lasts: SyncPolicy) -> StoreResult<()> {
+    pub(super) fn apply_empty_change(&self, sync: SyncPolicy) -> StoreResult<()> {
         let blind_at = self.blind_at.borrow().clone();
         let Some((store, _)) = blind_at else { return Ok(()) };
         // These names had to be free for the change that failed.
         self.expect_free.take();
         self.apply_with(&*store, Vec::new(), ChangeStage::Final, |change| {
             change.quotas.clear();
-            change.sync = lasts;
+            change.sync = sync;
         })?;
         Ok(())
     }
@@ -400,8 +401,8 @@ impl<'v> Call<'v> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
             Ok(_) if self.success_recorded.get() => {
-                if let Some(once) = &self.vfs.single_record {
-                    once.mark_written();
+                if let Some(single_record) = &self.vfs.single_record {
+                    single_record.mark_written();
                 }
                 return Ok(());
             }
@@ -413,13 +414,13 @@ impl<'v> Call<'v> {
             Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
         let record = self.audit_record(outcome);
-        if let Some(once) = &self.vfs.single_record {
+        if let Some(single_record) = &self.vfs.single_record {
             // A Begun record is in the log, so the outcome has to follow it.
             if !self.announced.get() {
-                once.hold_back(record);
+                single_record.hold_back(record);
                 return Ok(());
             }
-            once.mark_written();
+            single_record.mark_written();
         }
         match log.append(&record) {
             // The change is made, and a Begun record announced it: the call can't fail any more.
@@ -430,11 +431,11 @@ impl<'v> Call<'v> {
 
     /// Ends the call as a part of a compound operation: only a denial gets a record of its own. A caller that looks for
     /// a missing file simply goes on, and if the whole operation fails, its own record says so.
-    fn finish_in_compound<T>(&self, whole: &CompoundOperation, result: &Result<T>) -> Result<()> {
+    fn finish_in_compound<T>(&self, compound: &CompoundOperation, result: &Result<T>) -> Result<()> {
         match (result, &self.shared().audit) {
-            (Ok(_), _) => whole.add_bytes(self.bytes.get().unwrap_or(0)),
+            (Ok(_), _) => compound.add_bytes(self.bytes.get().unwrap_or(0)),
             (Err(error), Some(log)) if error.kind() == ErrorKind::Denied => {
-                whole.record_denial(&**log, self.audit_record(AuditOutcome::Denied))?;
+                compound.record_denial(&**log, self.audit_record(AuditOutcome::Denied))?;
             }
             (Err(_), _) => {}
         }
@@ -442,17 +443,17 @@ impl<'v> Call<'v> {
     }
 
     /// Starts the audit of a file that stays open after this call.
-    pub(super) fn open_audit(&self, begins: OpenRecording) -> Result<OpenAudit> {
-        let whole = self.vfs.compound.clone();
-        let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
+    pub(super) fn open_audit(&self, recording: OpenRecording) -> Result<OpenAudit> {
+        let compound = self.vfs.compound.clone();
+        let log = self.shared().audit.as_ref().filter(|_| compound.is_none());
         let record = log.map(|log| (Arc::clone(log), self.audit_record(AuditOutcome::Begun)));
-        if let (Some((log, record)), OpenRecording::Recorded) = (&record, begins) {
+        if let (Some((log, record)), OpenRecording::Recorded) = (&record, recording) {
             log.append(record).map_err(Error::AuditUnavailable)?;
         }
         Ok(OpenAudit {
             record,
-            recording: begins,
-            compound: whole,
+            recording,
+            compound,
             began: self.began,
             bytes_read: AtomicU64::new(0),
             failed: Mutex::new(None),
@@ -509,20 +510,20 @@ impl OpenAudit {
 
     /// Writes the record. Fails if it can't be written and nothing else in the log shows that the file was open.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let read = std::mem::take(self.bytes_read.get_mut());
-        if let Some(whole) = &self.compound {
-            whole.add_bytes(read);
+        let bytes_read = std::mem::take(self.bytes_read.get_mut());
+        if let Some(compound) = &self.compound {
+            compound.add_bytes(bytes_read);
         }
         let Some((log, mut record)) = self.record.take() else { return Ok(()) };
-        let (changed, failed) = (*self.change_recorded.get_mut(), self.failed.get_mut().take());
-        if changed && read == 0 && failed.is_none() {
+        let (change_recorded, failed) = (*self.change_recorded.get_mut(), self.failed.get_mut().take());
+        if change_recorded && bytes_read == 0 && failed.is_none() {
             return Ok(());
         }
         record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
-        record.bytes = Some(read);
+        record.bytes = Some(bytes_read);
         record.duration = self.began.elapsed();
         match log.append(&record) {
-            Err(cause) if self.recording == OpenRecording::Silent && !changed => {
+            Err(cause) if self.recording == OpenRecording::Silent && !change_recorded => {
                 Err(Error::AuditUnavailable(cause))
             }
             _ => Ok(()),

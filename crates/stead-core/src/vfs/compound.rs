@@ -47,7 +47,7 @@ impl fmt::Debug for CompoundOperation {
 impl Vfs {
     /// Runs many calls as one operation at `path`, with one audit record of the outcome and the number of bytes.
     ///
-    /// The calls go through the `Vfs` that `act` gets, and all belong to one operation. Calls that only read have no
+    /// The calls go through the `Vfs` that `body` gets, and all belong to one operation. Calls that only read have no
     /// record of their own. A change carries a record that says it has begun, and a denial has a record, too. `kind`
     /// returns the error kind to record for a failure, or `None` if it doesn't count as one.
     pub fn compound<T, E: From<Error>>(
@@ -55,17 +55,17 @@ impl Vfs {
         tool: impl Into<Cow<'static, str>>,
         path: impl IntoPath,
         kind: impl FnOnce(&E) -> Option<ErrorKind>,
-        act: impl FnOnce(&Vfs) -> Result<T, E>,
+        body: impl FnOnce(&Vfs) -> Result<T, E>,
     ) -> Result<T, E> {
         // Inside a compound operation, this is part of the outer one.
         if self.compound.is_some() {
-            return act(self);
+            return body(self);
         }
         let path = path.into_path().map_err(Error::from);
         let at = self.shared.clock.now();
         let operation = OperationId::fresh(at);
         let tool = tool.into();
-        let whole = Arc::new(CompoundOperation {
+        let compound = Arc::new(CompoundOperation {
             tool: tool.clone(),
             paths: path.iter().cloned().collect(),
             at,
@@ -79,28 +79,28 @@ impl Vfs {
             denied: Mutex::new(None),
         });
         let (tool, operation) = (Some(tool), Some(operation));
-        let inside = Vfs { tool, operation, compound: Some(Arc::clone(&whole)), ..self.clone() };
+        let inner_vfs = Vfs { tool, operation, compound: Some(Arc::clone(&compound)), ..self.clone() };
         // The log shows what was read even if the process dies before the end.
-        whole.append_record(&self.shared, AuditOutcome::Begun)?;
-        let result = path.map_err(E::from).and_then(|_| act(&inside));
-        let failed = result.as_ref().err().and_then(kind);
-        let outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
-        if let (Some(log), Some(denied)) = (&self.shared.audit, whole.denied.lock().take())
+        compound.append_record(&self.shared, AuditOutcome::Begun)?;
+        let result = path.map_err(E::from).and_then(|_| body(&inner_vfs));
+        let error_kind = result.as_ref().err().and_then(kind);
+        let outcome = error_kind.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
+        if let (Some(log), Some(denied)) = (&self.shared.audit, compound.denied.lock().take())
             && outcome != AuditOutcome::Denied
         {
             log.append(&denied).map_err(Error::AuditUnavailable)?;
         }
-        whole.append_record(&self.shared, outcome)?;
-        if let Some(once) = &self.single_record {
-            once.mark_written();
+        compound.append_record(&self.shared, outcome)?;
+        if let Some(single_record) = &self.single_record {
+            single_record.mark_written();
         }
         result
     }
 
     /// Sets the number of files for the record of the compound operation. Outside of one, does nothing.
     pub fn set_file_count(&self, count: u64) {
-        if let Some(whole) = &self.compound {
-            *whole.file_count.lock() = Some(count);
+        if let Some(compound) = &self.compound {
+            *compound.file_count.lock() = Some(count);
         }
     }
 }
@@ -119,11 +119,11 @@ impl CompoundOperation {
     /// Records a denied call. A denial at the operation's own path is held back: if it ends the whole operation, the
     /// final record says so.
     pub(super) fn record_denial(&self, log: &dyn AuditLog, record: AuditRecord) -> Result<()> {
-        let before = match record.paths == self.paths {
+        let to_append = match record.paths == self.paths {
             true => self.denied.lock().replace(record),
             false => Some(record),
         };
-        before.map_or(Ok(()), |record| log.append(&record).map_err(Error::AuditUnavailable))
+        to_append.map_or(Ok(()), |record| log.append(&record).map_err(Error::AuditUnavailable))
     }
 
     /// Announces, the first time, that the operation changes something.
@@ -136,13 +136,13 @@ impl CompoundOperation {
     }
 
     pub(super) fn audit_record(&self, shared: &VfsShared, outcome: AuditOutcome) -> AuditRecord {
-        let begun = outcome == AuditOutcome::Begun;
+        let is_begun = outcome == AuditOutcome::Begun;
         let route = self.paths.first().and_then(|path| shared.router.route(path));
         AuditRecord {
             stead: shared.stead.clone(),
             paths: self.paths.clone(),
             scope: route.map(|route| route.workspace.scope()),
-            bytes: (!begun).then(|| self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
+            bytes: (!is_begun).then(|| self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
             file_count: *self.file_count.lock(),
             duration: self.began.elapsed(),
             operation: Some(self.operation),

@@ -88,34 +88,34 @@ impl Vfs {
 
     fn transfer(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         from: ParsedPath,
         to: ParsedPath,
-        over: Overwrite,
+        overwrite: Overwrite,
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
-        let name = if act == TransferKind::Copy { "copy" } else { "move" };
-        self.call(name, [from, to], |call, [from, to]| call.transfer(act, from, to, over, tag))
+        let name = if kind == TransferKind::Copy { "copy" } else { "move" };
+        self.call(name, [from, to], |call, [from, to]| call.transfer(kind, from, to, overwrite, tag))
     }
 }
 
 impl<'v> Call<'v> {
     fn transfer(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         from: &VfsPath,
         to: &VfsPath,
-        over: Overwrite,
+        overwrite: Overwrite,
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let (result, _) = self.follow_redirects(
             [from, to],
-            |[from, to]| self.authorize_ends(act, from, to),
-            |[from, to]| match self.transfer_resolved(act, &TransferEnds { from, to }, over, tag) {
+            |[from, to]| self.authorize_ends(kind, from, to),
+            |[from, to]| match self.transfer_resolved(kind, &TransferEnds { from, to }, overwrite, tag) {
                 Err(Error::Store { cause: cause @ StoreError::Link(_), .. }) => Err(cause.into()),
-                done => {
+                result => {
                     self.shared().read_set.forget(&to.path);
-                    Ok(done?)
+                    Ok(result?)
                 }
             },
         )?;
@@ -125,19 +125,19 @@ impl<'v> Call<'v> {
     /// Authorizes both ends, before anything is copied.
     fn authorize_ends(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         from: &VfsPath,
         to: &VfsPath,
     ) -> [Result<ResolvedPath<'v>>; 2] {
         let prefix = |path| self.shared().router.route(path).map(|route| route.workspace.prefix());
-        let within = prefix(from).is_some() && prefix(from) == prefix(to);
-        let access = match act {
+        let is_within_workspace = prefix(from).is_some() && prefix(from) == prefix(to);
+        let access = match kind {
             TransferKind::Copy => Access::Read,
-            TransferKind::Move if within => Access::Write,
+            TransferKind::Move if is_within_workspace => Access::Write,
             TransferKind::Move => Access::MoveOut,
         };
         let source = self.authorize(from, access).and_then(|source| {
-            match act {
+            match kind {
                 TransferKind::Copy => self.check_contains_no_workspace(&source)?,
                 TransferKind::Move => self.check_movable(&source)?,
             }
@@ -152,18 +152,18 @@ impl<'v> Call<'v> {
 
     fn transfer_resolved(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         ends: &TransferEnds<'_>,
-        over: Overwrite,
+        overwrite: Overwrite,
         mut tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
-        if act == TransferKind::Move && from.visibility() == Visibility::Hidden {
-            let own = self.check_own_file(from)?;
-            if tag.is_some_and(|tag| !tag.matches(own)) {
+        if kind == TransferKind::Move && from.visibility() == Visibility::Hidden {
+            let own_tag = self.check_own_file(from)?;
+            if tag.is_some_and(|tag| !tag.matches(own_tag)) {
                 return Err(from.store_error(StoreError::Conflict));
             }
-            tag = Some(own.into());
+            tag = Some(own_tag.into());
         }
         self.check_path_limits(from, to)?;
         let is_directory =
@@ -172,17 +172,17 @@ impl<'v> Call<'v> {
             git_repository::check_no_repository(from).map_err(|cause| from.store_error(cause))?;
         }
         if same_store(from.store(), to.store()) {
-            self.transfer_within_store(act, ends, over, tag)
+            self.transfer_within_store(kind, ends, overwrite, tag)
         } else {
-            self.transfer_across_stores(act, ends, over, tag)
+            self.transfer_across_stores(kind, ends, overwrite, tag)
         }
     }
 
     fn transfer_within_store(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         ends: &TransferEnds<'_>,
-        over: Overwrite,
+        overwrite: Overwrite,
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
@@ -196,11 +196,11 @@ impl<'v> Call<'v> {
                 expect = Precondition::Tag(attr.tag);
             }
         }
-        let replace = match over {
+        let replace = match overwrite {
             Overwrite::Refuse => Replace::Refuse,
             Overwrite::Replace => Replace::Overwrite,
         };
-        let step = match act {
+        let step = match kind {
             TransferKind::Move => Step::Rename {
                 from: from.node_path.clone(),
                 to: to.node_path.clone(),
@@ -219,17 +219,17 @@ impl<'v> Call<'v> {
             },
         };
         let mut steps = vec![step];
-        if let (TransferKind::Move, Overwrite::Replace) = (act, over)
-            && let Ok(there) = to.store().stat(&to.node_path)
-            && there.kind == NodeKind::File
+        if let (TransferKind::Move, Overwrite::Replace) = (kind, overwrite)
+            && let Ok(existing) = to.store().stat(&to.node_path)
+            && existing.kind == NodeKind::File
             && from.path != to.path
         {
             // The destination keeps its mode, so that a script stays executable when another file is moved over it.
-            steps.push(Step::SetAttr { at: to.node_path.clone(), mode: Some(there.mode), modified: None });
+            steps.push(Step::SetAttr { at: to.node_path.clone(), mode: Some(existing.mode), modified: None });
         }
         self.note_prior_content(to, PriorContent::Replaced);
         let applied = self.apply(from.store(), steps, ChangeStage::Final).map_err(|cause| {
-            let cause = hide_existing(to, over, cause);
+            let cause = hide_existing(to, overwrite, cause);
             let about_target = matches!(
                 cause,
                 StoreError::AlreadyExists
@@ -237,13 +237,13 @@ impl<'v> Call<'v> {
                     | StoreError::InvalidName(_)
                     | StoreError::OverQuota { .. }
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
-                && over == Overwrite::Replace);
+                && overwrite == Overwrite::Replace);
             // If the caller may not read the destination, the error has to be about the destination: about the source,
             // it would disclose what is there.
-            let is_unseen =
+            let is_hidden_target =
                 || to.visibility() == Visibility::Hidden && from.store().stat(&from.node_path).is_ok();
             let is_link = matches!(cause, StoreError::Link(_));
-            if about_target || (!is_link && is_unseen()) {
+            if about_target || (!is_link && is_hidden_target()) {
                 to.store_error(cause)
             } else {
                 from.store_error(cause)
@@ -261,18 +261,18 @@ impl<'v> Call<'v> {
         tag: Option<VersionTag>,
         revision: Option<RevisionNumber>,
     ) -> CopyResult {
-        let sees = ends.to.visibility() == Visibility::Visible;
+        let is_visible = ends.to.visibility() == Visibility::Visible;
         let (from, to) = (ends.from.reported_path().clone(), ends.to.reported_path().clone());
-        let revision = revision.filter(|_| sees).map(|number| ends.to.store().revision(number));
-        let tag = tag.filter(|_| sees);
+        let revision = revision.filter(|_| is_visible).map(|number| ends.to.store().revision(number));
+        let tag = tag.filter(|_| is_visible);
         CopyResult { from, to, entries, tag, revision, operation: self.operation() }
     }
 
     fn transfer_across_stores(
         &self,
-        act: TransferKind,
+        kind: TransferKind,
         ends: &TransferEnds<'_>,
-        over: Overwrite,
+        overwrite: Overwrite,
         tag: Option<TagRef>,
     ) -> Result<CopyResult> {
         let TransferEnds { from, to } = ends;
@@ -280,37 +280,37 @@ impl<'v> Call<'v> {
         if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.store_error(StoreError::Conflict));
         }
-        let mut load =
+        let mut plan =
             TransferPlan { call: self, from, to, steps: Vec::new(), entries: Vec::new(), bytes: 0 };
         match to.store().stat(&to.node_path) {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
-            Ok(_) if over == Overwrite::Refuse || attr.kind == NodeKind::Directory => {
-                return Err(to.store_error(hide_existing(to, over, StoreError::AlreadyExists)));
+            Ok(_) if overwrite == Overwrite::Refuse || attr.kind == NodeKind::Directory => {
+                return Err(to.store_error(hide_existing(to, overwrite, StoreError::AlreadyExists)));
             }
-            Ok(there) if there.kind == NodeKind::Directory => {
+            Ok(existing) if existing.kind == NodeKind::Directory => {
                 return Err(to.store_error(StoreError::IsADirectory));
             }
             // If either end is a symlink, what is at the destination is removed first: a write would follow a symlink
             // there.
-            Ok(there) if there.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => {
-                load.clear_destination()
+            Ok(existing) if existing.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => {
+                plan.clear_destination()
             }
             Ok(_) => {}
         }
         if attr.kind == NodeKind::Directory {
-            load.add_directory(&attr)?;
+            plan.add_directory(&attr)?;
         } else {
             to.check_not_protected_ancestor()?;
-            load.add_entry(&StorePath::empty(), &attr, over)?;
+            plan.add_entry(&StorePath::empty(), &attr, overwrite)?;
         }
-        let TransferPlan { steps, entries: taken, bytes, .. } = load;
+        let TransferPlan { steps, entries: transferred, bytes, .. } = plan;
         self.set_bytes(bytes);
-        let stage = if act == TransferKind::Copy { ChangeStage::Final } else { ChangeStage::Intermediate };
+        let stage = if kind == TransferKind::Copy { ChangeStage::Final } else { ChangeStage::Intermediate };
         self.note_prior_content(to, PriorContent::Replaced);
-        let files = taken.iter().filter(|taken| taken.kind != NodeKind::Directory).count() as u64;
+        let files = transferred.iter().filter(|entry| entry.kind != NodeKind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
-            if act == TransferKind::Move {
+            if kind == TransferKind::Move {
                 // What the move is about to remove at the source must not count twice.
                 let moved = Usage { bytes, files };
                 change
@@ -320,25 +320,26 @@ impl<'v> Call<'v> {
             }
         });
         let applied = applied.map_err(|cause| to.store_error(cause))?;
-        if act == TransferKind::Move {
+        if kind == TransferKind::Move {
             // The move can be stopped as long as the copy can be removed again, that is, if it has replaced nothing.
-            let can_stop = over == Overwrite::Refuse;
+            let can_stop = overwrite == Overwrite::Refuse;
             let removed = self
-                .verify_transferred(to, &taken, can_stop)
-                .and_then(|()| self.remove_source(from, &attr, &taken, can_stop));
+                .verify_transferred(to, &transferred, can_stop)
+                .and_then(|()| self.remove_source(from, &attr, &transferred, can_stop));
             if let Err(error) = removed {
                 // Remove the copy, unless it may be all that is left: the answer to a successful removal of the source
                 // can be lost. A copy that replaced something stays, since removing it would not bring that back. A
                 // removal that was stopped has been rolled back whole, even if its Store now shows other version tags
                 // for the files.
-                let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_unchanged_at(from));
-                if over == Overwrite::Refuse && is_whole() {
+                let is_source_intact =
+                    || is_stopped(&error) || transferred.iter().all(|entry| entry.is_unchanged_at(from));
+                if overwrite == Overwrite::Refuse && is_source_intact() {
                     self.remove_copy(to);
                 }
                 return Err(error);
             }
         }
-        let entries = taken.len() as u64;
+        let entries = transferred.len() as u64;
         let tag = applied
             .outcomes
             .last()
@@ -352,14 +353,14 @@ impl<'v> Call<'v> {
     fn verify_transferred(
         &self,
         to: &ResolvedPath<'_>,
-        taken: &[TransferredEntry],
+        transferred: &[TransferredEntry],
         can_stop: bool,
     ) -> Result<()> {
-        for taken in taken {
+        for entry in transferred {
             if can_stop {
                 self.check_not_stopped()?;
             }
-            if !taken.arrived_intact(to) {
+            if !entry.arrived_intact(to) {
                 return Err(Error::CopyMismatch { path: to.reported_path().clone() });
             }
         }
@@ -371,26 +372,27 @@ impl<'v> Call<'v> {
         &self,
         from: &ResolvedPath<'_>,
         attr: &Attr,
-        taken: &[TransferredEntry],
+        transferred: &[TransferredEntry],
         can_stop: bool,
     ) -> Result<()> {
-        let (missing, keep) = (IfMissing::Fail, from.displaced_content());
-        let remove = |taken: &TransferredEntry| {
-            let at = NodePath { base: from.node_path.base, path: from.node_path.path.join(&taken.path) };
-            let (subtree, expect) = match taken.kind {
+        let (if_missing, displaced) = (IfMissing::Fail, from.displaced_content());
+        let remove = |entry: &TransferredEntry| {
+            let at = NodePath { base: from.node_path.base, path: from.node_path.path.join(&entry.path) };
+            let (subtree, expect) = match entry.kind {
                 NodeKind::Directory => (Subtree::EmptyDirectory, Precondition::Any),
-                _ => (Subtree::File, Precondition::Tag(taken.tag)),
+                _ => (Subtree::File, Precondition::Tag(entry.tag)),
             };
-            Step::Remove { at, subtree, expect, if_missing: missing, protected: None, displaced: keep }
+            Step::Remove { at, subtree, expect, if_missing, protected: None, displaced }
         };
         if attr.kind == NodeKind::Directory
-            && let Some(spare) = from.protected_names(Side::From)
-            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.path.as_bytes(), taken.kind))
+            && let Some(protected) = from.protected_names(Side::From)
+            && let Some(found) =
+                transferred.iter().find(|entry| protected.covers(entry.path.as_bytes(), entry.kind))
         {
-            return Err(from.store_error(StoreError::Protected { path: spared.path.to_string() }));
+            return Err(from.store_error(StoreError::Protected { path: found.path.to_string() }));
         }
-        // Deepest first: `taken` lists a directory before its entries.
-        let steps = taken.iter().rev().map(remove).collect();
+        // Deepest first: `transferred` lists a directory before its entries.
+        let steps = transferred.iter().rev().map(remove).collect();
         let removed = self.apply_with(from.store(), steps, ChangeStage::Final, |change| {
             change.monitor = self.vfs.monitor.clone().filter(|_| can_stop);
         });
@@ -404,14 +406,14 @@ impl<'v> Call<'v> {
     /// Removes the copy after a failed move. Nothing was there before, so this removes nothing else. If it fails, the
     /// copy stays.
     fn remove_copy(&self, to: &ResolvedPath<'_>) {
-        let (at, keep) = (to.node_path.clone(), to.displaced_content());
+        let (at, displaced) = (to.node_path.clone(), to.displaced_content());
         let step = Step::Remove {
             at,
             subtree: Subtree::Any,
             expect: Precondition::Any,
             if_missing: IfMissing::Ignore,
             protected: None,
-            displaced: keep,
+            displaced,
         };
         let _ = self.apply(to.store(), vec![step], ChangeStage::Intermediate);
     }
@@ -422,9 +424,11 @@ fn is_stopped(error: &Error) -> bool {
 }
 
 /// Hides that a name is taken where the caller may not read. Only a call that asked not to overwrite learns it.
-fn hide_existing(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
+fn hide_existing(to: &ResolvedPath<'_>, overwrite: Overwrite, cause: StoreError) -> StoreError {
     match cause {
-        StoreError::AlreadyExists if to.visibility() == Visibility::Hidden && over == Overwrite::Replace => {
+        StoreError::AlreadyExists
+            if to.visibility() == Visibility::Hidden && overwrite == Overwrite::Replace =>
+        {
             StoreError::HostDenied
         }
         cause => cause,
@@ -454,27 +458,29 @@ struct TransferredEntry {
 
 impl TransferredEntry {
     fn is_unchanged_at(&self, from: &ResolvedPath<'_>) -> bool {
-        let place = NodePath { base: from.node_path.base, path: from.node_path.path.join(&self.path) };
-        from.store().stat(&place).is_ok_and(|attr| attr.kind == NodeKind::Directory || attr.tag == self.tag)
+        let node_path = NodePath { base: from.node_path.base, path: from.node_path.path.join(&self.path) };
+        from.store()
+            .stat(&node_path)
+            .is_ok_and(|attr| attr.kind == NodeKind::Directory || attr.tag == self.tag)
     }
 
     fn arrived_intact(&self, to: &ResolvedPath<'_>) -> bool {
-        self.hash.is_none_or(|hash| hash_at_destination(to, &self.path).is_ok_and(|there| there == hash))
+        self.hash.is_none_or(|hash| hash_at_destination(to, &self.path).is_ok_and(|copied| copied == hash))
     }
 }
 
 impl TransferPlan<'_> {
     /// Adds a step that removes what is at the destination.
     fn clear_destination(&mut self) {
-        let (at, keep) = (self.to.node_path.clone(), self.to.displaced_content());
-        let (subtree, missing) = (Subtree::File, IfMissing::Ignore);
+        let (at, displaced) = (self.to.node_path.clone(), self.to.displaced_content());
+        let (subtree, if_missing) = (Subtree::File, IfMissing::Ignore);
         self.steps.push(Step::Remove {
             at,
             subtree,
             expect: Precondition::Any,
-            if_missing: missing,
+            if_missing,
             protected: None,
-            displaced: keep,
+            displaced,
         });
     }
 
@@ -519,18 +525,20 @@ impl TransferPlan<'_> {
         Ok(())
     }
 
-    fn add_entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
-        let at = NodePath::from_root(self.to.node_path.path.join(below));
-        let source = NodePath { base: self.from.node_path.base, path: self.from.node_path.path.join(below) };
-        if let Some(spare) = self.to.protected_names(Side::To)
-            && spare.covers(below.as_bytes(), attr.kind)
+    fn add_entry(&mut self, relative_path: &StorePath, attr: &Attr, overwrite: Overwrite) -> Result<()> {
+        let at = NodePath::from_root(self.to.node_path.path.join(relative_path));
+        let source =
+            NodePath { base: self.from.node_path.base, path: self.from.node_path.path.join(relative_path) };
+        if let Some(protected) = self.to.protected_names(Side::To)
+            && protected.covers(relative_path.as_bytes(), attr.kind)
         {
-            return Err(self.to.store_error(StoreError::Protected { path: below.to_string() }));
+            return Err(self.to.store_error(StoreError::Protected { path: relative_path.to_string() }));
         }
         let failed = |cause| self.from.store_error(cause);
         let parents = Parents::Create;
-        let expect = if over == Overwrite::Refuse { Precondition::Absent } else { Precondition::Any };
-        let mut taken = TransferredEntry { path: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
+        let expect = if overwrite == Overwrite::Refuse { Precondition::Absent } else { Precondition::Any };
+        let mut entry =
+            TransferredEntry { path: relative_path.clone(), kind: attr.kind, tag: attr.tag, hash: None };
         match attr.kind {
             NodeKind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
             NodeKind::Symlink => {
@@ -539,7 +547,7 @@ impl TransferPlan<'_> {
             }
             NodeKind::File => {
                 let content = self.from.store().open(&source, OpenPurpose::Read).map_err(failed)?;
-                taken.tag = content.attr().tag;
+                entry.tag = content.attr().tag;
                 let mut reader = HashingReader {
                     call: self.call,
                     content: &*content,
@@ -554,16 +562,16 @@ impl TransferPlan<'_> {
                 self.call.check_not_stopped()?;
                 let sealed = sealed?;
                 self.bytes += sealed.size();
-                taken.hash = Some(reader.hasher.finalize());
+                entry.hash = Some(reader.hasher.finalize());
                 // A replaced file keeps its mode.
-                let mode = (over == Overwrite::Refuse).then_some(attr.mode);
-                let (modified, keep) = (Some(attr.modified), self.to.displaced_content());
-                let put = PutOptions { expect, parents, mode, modified, displaced: keep, max_size: None };
-                self.steps.push(Step::Write { at, content: Content::Sealed(sealed), options: put });
+                let mode = (overwrite == Overwrite::Refuse).then_some(attr.mode);
+                let (modified, displaced) = (Some(attr.modified), self.to.displaced_content());
+                let options = PutOptions { expect, parents, mode, modified, displaced, max_size: None };
+                self.steps.push(Step::Write { at, content: Content::Sealed(sealed), options });
             }
             NodeKind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
         }
-        self.entries.push(taken);
+        self.entries.push(entry);
         Ok(())
     }
 }
@@ -597,18 +605,18 @@ impl Read for HashingReader<'_> {
 }
 
 /// The hash of the content at the destination.
-fn hash_at_destination(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
-    let place = NodePath { base: to.node_path.base, path: to.node_path.path.join(below) };
-    let content = to.store().open(&place, OpenPurpose::Read)?;
+fn hash_at_destination(to: &ResolvedPath<'_>, relative_path: &StorePath) -> Result<blake3::Hash, StoreError> {
+    let node_path = NodePath { base: to.node_path.base, path: to.node_path.path.join(relative_path) };
+    let content = to.store().open(&node_path, OpenPurpose::Read)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
-    let mut at = 0;
+    let mut offset = 0;
     loop {
-        match content.read_at(at, &mut buffer)? {
+        match content.read_at(offset, &mut buffer)? {
             0 => return Ok(hasher.finalize()),
             count => {
                 hasher.update(&buffer[..count]);
-                at += count as u64;
+                offset += count as u64;
             }
         }
     }

@@ -13,18 +13,18 @@ use crate::store::{Draft, OpenContent, StoreResult};
 /// The smallest page size of a kernel, in bytes.
 const PAGE: u64 = 4096;
 /// How many bytes are copied at most if the content is only in a draft.
-const MOST: u64 = 1 << 20;
+const MAX_COPIED_BYTES: u64 = 1 << 20;
 
 /// The bytes that a truncation cut off.
 pub(super) struct CutOff {
     /// The size that the file was truncated to.
     from: u64,
-    held: Held,
+    location: CutOffLocation,
     was_read: AtomicBool,
 }
 
 /// Where the bytes are.
-enum Held {
+enum CutOffLocation {
     /// In the content that the open node currently shows.
     Content,
     /// In content that the open node showed before.
@@ -36,7 +36,7 @@ enum Held {
 impl CutOff {
     /// Keeps what a file has from offset `from` on, before it is truncated to that size; `None` if it has nothing
     /// there.
-    pub(super) fn of(
+    pub(super) fn before_truncate(
         draft: Option<&mut (dyn Draft + 'static)>,
         content: &dyn OpenContent,
         from: u64,
@@ -45,22 +45,23 @@ impl CutOff {
         if from >= size {
             return Ok(None);
         }
-        let held = match draft {
+        let location = match draft {
             Some(draft) => {
-                let mut bytes = vec![0; usize::try_from((size - from).min(MOST)).unwrap_or_default()];
+                let mut bytes =
+                    vec![0; usize::try_from((size - from).min(MAX_COPIED_BYTES)).unwrap_or_default()];
                 let count = draft.read_at(from, &mut bytes)?;
                 bytes.truncate(count);
-                Held::Bytes(bytes)
+                CutOffLocation::Bytes(bytes)
             }
-            None => Held::Content,
+            None => CutOffLocation::Content,
         };
-        Ok(Some(CutOff { from, held, was_read: AtomicBool::new(false) }))
+        Ok(Some(CutOff { from, location, was_read: AtomicBool::new(false) }))
     }
 
     /// Says that the open node now shows other content, and hands over the content from before.
-    pub(super) fn keep(&mut self, before: Box<dyn OpenContent>) {
-        if let Held::Content = self.held {
-            self.held = Held::Earlier(before);
+    pub(super) fn content_replaced(&mut self, previous: Box<dyn OpenContent>) {
+        if let CutOffLocation::Content = self.location {
+            self.location = CutOffLocation::Earlier(previous);
         }
     }
 
@@ -79,10 +80,10 @@ impl CutOff {
         }
         let (zeros, buffer) = buffer.split_at_mut(gap);
         let offset = offset + gap as u64;
-        let count = match &self.held {
-            Held::Content => content.read_at(offset, buffer)?,
-            Held::Earlier(content) => content.read_at(offset, buffer)?,
-            Held::Bytes(bytes) => {
+        let count = match &self.location {
+            CutOffLocation::Content => content.read_at(offset, buffer)?,
+            CutOffLocation::Earlier(content) => content.read_at(offset, buffer)?,
+            CutOffLocation::Bytes(bytes) => {
                 let start = usize::try_from(offset - self.from).unwrap_or(usize::MAX).min(bytes.len());
                 let count = buffer.len().min(bytes.len() - start);
                 buffer[..count].copy_from_slice(&bytes[start..start + count]);
@@ -98,7 +99,7 @@ impl CutOff {
     }
 
     /// The size that the file was truncated to, if cut-off bytes were read since.
-    pub(super) fn read_from(&self) -> Option<u64> {
+    pub(super) fn truncated_size_if_read(&self) -> Option<u64> {
         self.was_read.load(Ordering::Relaxed).then_some(self.from)
     }
 }

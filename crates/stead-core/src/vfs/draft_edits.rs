@@ -30,20 +30,20 @@ impl DraftEdits {
     }
 
     /// Notes a write of `count` bytes at an offset. The part behind `append_start` belongs to the appended bytes.
-    pub(super) fn write(&mut self, at: u64, count: usize) {
-        let mut new = at..at.saturating_add(count as u64).min(self.append_start.unwrap_or(u64::MAX));
+    pub(super) fn write(&mut self, offset: u64, count: usize) {
+        let mut new = offset..offset.saturating_add(count as u64).min(self.append_start.unwrap_or(u64::MAX));
         if new.is_empty() {
             return;
         }
         self.written_ranges.retain(|old| {
-            let apart = old.end < new.start || new.end < old.start;
-            if !apart {
+            let is_apart = old.end < new.start || new.end < old.start;
+            if !is_apart {
                 new = old.start.min(new.start)..old.end.max(new.end);
             }
-            apart
+            is_apart
         });
-        let place = self.written_ranges.partition_point(|old| old.start < new.start);
-        self.written_ranges.insert(place, new);
+        let index = self.written_ranges.partition_point(|old| old.start < new.start);
+        self.written_ranges.insert(index, new);
     }
 
     /// Notes an append to a draft that ends at `end`.
@@ -61,7 +61,7 @@ impl DraftEdits {
             self.extended_to = self.extended_to.max(size);
             return;
         }
-        self.truncated_to = Some(self.truncated_to.map_or(size, |cut| cut.min(size)));
+        self.truncated_to = Some(self.truncated_to.map_or(size, |smallest| smallest.min(size)));
         self.extended_to = self.extended_to.min(size);
         self.append_start = self.append_start.filter(|tail| *tail < size);
         self.written_ranges.retain_mut(|old| {
@@ -89,18 +89,18 @@ impl DraftEdits {
     /// Replays the edits on the draft `to`. The written bytes come from `from`, the draft that they were made to.
     pub(super) fn replay_from(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
         self.truncate(to)?;
-        let (old, mut buffer) = (self.append_start, vec![0; COPY_CHUNK]);
+        let (append_start, mut buffer) = (self.append_start, vec![0; COPY_CHUNK]);
         for range in self.ranges(from.size()).collect::<Vec<_>>() {
-            let start = if old == Some(range.start) { self.move_tail(to) } else { range.start };
-            let mut done = 0;
-            while range.start + done < range.end {
-                let wanted =
-                    usize::try_from(range.end - range.start - done).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
-                match from.read_at(range.start + done, &mut buffer[..wanted])? {
+            let start = if append_start == Some(range.start) { self.move_tail(to) } else { range.start };
+            let mut copied = 0;
+            while range.start + copied < range.end {
+                let chunk =
+                    usize::try_from(range.end - range.start - copied).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+                match from.read_at(range.start + copied, &mut buffer[..chunk])? {
                     0 => break,
                     count => {
-                        to.write_at(start + done, &buffer[..count])?;
-                        done += count as u64;
+                        to.write_at(start + copied, &buffer[..count])?;
+                        copied += count as u64;
                     }
                 }
             }
@@ -110,7 +110,7 @@ impl DraftEdits {
 
     fn truncate(&self, to: &mut dyn Draft) -> StoreResult<()> {
         match self.truncated_to {
-            Some(cut) if cut < to.size() => to.set_size(cut),
+            Some(size) if size < to.size() => to.set_size(size),
             _ => Ok(()),
         }
     }
@@ -145,16 +145,16 @@ mod tests {
     }
 
     /// The text of `newer` after the edits made to `old` are replayed on it.
-    fn moved(old: &str, newer: &str, act: impl Fn(&mut DraftEdits, &mut dyn Draft)) -> String {
+    fn replayed(old: &str, newer: &str, edit: impl Fn(&mut DraftEdits, &mut dyn Draft)) -> String {
         let (mut edits, mut from, mut to) = (DraftEdits::default(), draft(old), draft(newer));
-        act(&mut edits, &mut *from);
+        edit(&mut edits, &mut *from);
         edits.replay_from(&mut *from, &mut *to).unwrap();
         text(&mut *to)
     }
 
-    fn write(edits: &mut DraftEdits, draft: &mut dyn Draft, at: u64, text: &str) {
-        edits.write(at, text.len());
-        draft.write_at(at, text.as_bytes()).unwrap();
+    fn write(edits: &mut DraftEdits, draft: &mut dyn Draft, offset: u64, text: &str) {
+        edits.write(offset, text.len());
+        draft.write_at(offset, text.as_bytes()).unwrap();
     }
 
     fn append(edits: &mut DraftEdits, draft: &mut dyn Draft, text: &str) {
@@ -168,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_goes_to_the_end_as_it_is_then() {
-        let appended = moved("one\n", "one\ntool\n", |edits, draft| {
+    fn appended_bytes_are_replayed_at_the_end_of_the_newer_content() {
+        let appended = replayed("one\n", "one\ntool\n", |edits, draft| {
             append(edits, draft, "two\n");
             append(edits, draft, "three\n");
             write(edits, draft, 4, "TWO");
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_stays_where_it_is() {
-        let written = moved("aaaaaaaa", "bbbbbbbbbb", |edits, draft| {
+    fn written_bytes_are_replayed_at_their_offset() {
+        let written = replayed("aaaaaaaa", "bbbbbbbbbb", |edits, draft| {
             write(edits, draft, 1, "XX");
             write(edits, draft, 3, "Y");
             write(edits, draft, 6, "Z");
         });
         assert_eq!(written, "bXXYbbZbbb");
-        let both = moved("aaaa", "aaaabbbb", |edits, draft| {
+        let both = replayed("aaaa", "aaaabbbb", |edits, draft| {
             append(edits, draft, "cc");
             write(edits, draft, 2, "XXXX");
         });
@@ -193,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_cut() {
-        assert_eq!(moved("abcdef", "ABCDEFGH", |edits, draft| resize(edits, draft, 3)), "ABC");
-        let rewritten = moved("abcdef", "ABCDEFGH", |edits, draft| {
+    fn a_truncation_is_replayed() {
+        assert_eq!(replayed("abcdef", "ABCDEFGH", |edits, draft| resize(edits, draft, 3)), "ABC");
+        let rewritten = replayed("abcdef", "ABCDEFGH", |edits, draft| {
             write(edits, draft, 4, "late");
             resize(edits, draft, 0);
             write(edits, draft, 0, "new");
             assert!(edits.replaces_everything() && edits.bytes(3) == 3);
         });
         assert_eq!(rewritten, "new");
-        assert_eq!(moved("ab", "abc", |edits, draft| resize(edits, draft, 2)), "abc", "it has that size");
-        let longer = moved("ab", "AB", |edits, draft| {
+        assert_eq!(replayed("ab", "abc", |edits, draft| resize(edits, draft, 2)), "abc", "it has that size");
+        let longer = replayed("ab", "AB", |edits, draft| {
             append(edits, draft, "c");
             resize(edits, draft, 2);
             resize(edits, draft, 4);

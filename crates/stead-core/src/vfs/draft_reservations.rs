@@ -99,15 +99,15 @@ fn may_grow(step: &Step) -> bool {
 
 impl Reservation {
     /// An empty reservation for a file at a path in a Store.
-    pub(super) fn new(shared: &VfsShared, store: &dyn Store, at: &StorePath) -> Self {
-        let quotas = shared.quotas.limits_at(store, at);
+    pub(super) fn new(shared: &VfsShared, store: &dyn Store, path: &StorePath) -> Self {
+        let quotas = shared.quotas.limits_at(store, path);
         Reservation { reservations: Arc::clone(&shared.draft_reservations), quotas, base_size: 0, bytes: 0 }
     }
 
     /// Starts over for a draft of a file of that size.
-    pub(super) fn begin(&mut self, base: u64) {
+    pub(super) fn begin(&mut self, base_size: u64) {
         self.release();
-        self.base_size = base;
+        self.base_size = base_size;
     }
 
     /// Checks that the draft may have that size, and reserves what is missing for it.
@@ -118,83 +118,83 @@ impl Reservation {
                 limits.check_file_size(size)?;
             }
         }
-        let wanted = size.saturating_sub(self.base_size);
-        if wanted <= self.bytes || self.quotas.is_empty() {
+        let total = size.saturating_sub(self.base_size);
+        if total <= self.bytes || self.quotas.is_empty() {
             return Ok(());
         }
-        if self.reserve(wanted, None).is_ok() {
+        if self.reserve(total, None).is_ok() {
             return Ok(());
         }
         // Before it refuses, it asks the Stores: cached usage may be out of date.
-        let space = Arc::clone(&self.reservations);
-        let _alone = space.change_lock.write();
+        let reservations = Arc::clone(&self.reservations);
+        let _guard = reservations.change_lock.write();
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
-            let asked = Instant::now();
+            let started = Instant::now();
             let bytes = shared.quotas.usage(*quota)?.bytes;
             // A Store that is slow to count its usage is asked less often.
-            let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
-            used.push(CachedUsage { bytes, expires: until });
+            let expires = Instant::now() + USAGE_CACHE_TIME.max(started.elapsed() * 10);
+            used.push(CachedUsage { bytes, expires });
         }
-        self.reserve(wanted, Some(&used))
+        self.reserve(total, Some(&used))
     }
 
-    /// Reserves for the largest size from `least` to `size` that the draft may have, and returns that size.
-    pub(super) fn grow_up_to(&mut self, shared: &VfsShared, least: u64, size: u64) -> StoreResult<u64> {
-        let Err(refused) = self.grow(shared, size) else { return Ok(size) };
-        let StoreError::OverQuota { on, wanted, allowed, .. } = &refused else { return Err(refused) };
-        let most = match on {
+    /// Reserves for the largest size from `min_size` to `size` that the draft may have, and returns that size.
+    pub(super) fn grow_up_to(&mut self, shared: &VfsShared, min_size: u64, size: u64) -> StoreResult<u64> {
+        let Err(error) = self.grow(shared, size) else { return Ok(size) };
+        let StoreError::OverQuota { on, wanted, allowed, .. } = &error else { return Err(error) };
+        let largest = match on {
             QuotaResource::FileBytes => *allowed,
             _ => size.saturating_sub(wanted.saturating_sub(*allowed)),
         };
-        // Another limit may be tighter than the one that refused: then the reservation for `most` fails, and so does
+        // Another limit may be tighter than the one that refused: then the reservation for `largest` fails, and so does
         // this.
-        if most < least || self.grow(shared, most).is_err() { Err(refused) } else { Ok(most) }
+        if largest < min_size || self.grow(shared, largest).is_err() { Err(error) } else { Ok(largest) }
     }
 
-    /// Reserves `wanted` bytes in total, if they fit into each quota. Without `fresh`, uses cached usage, and fails
-    /// unless it is recent and leaves enough room.
-    fn reserve(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
-        let more = wanted - self.bytes;
+    /// Reserves `total` bytes, with what is reserved already, if they fit into each quota. Without `fresh`, uses cached
+    /// usage, and fails unless it is recent and leaves enough room.
+    fn reserve(&mut self, total: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
+        let added = total - self.bytes;
         let mut tables = self.reservations.tables.lock();
         for (index, (quota, limits)) in self.quotas.iter().enumerate() {
             let Some(allowed) = limits.bytes else { continue };
             if let Some(fresh) = fresh {
-                let known = tables.used.len().max(quota + 1);
-                tables.used.resize(known, None);
+                let length = tables.used.len().max(quota + 1);
+                tables.used.resize(length, None);
                 tables.used[*quota] = Some(fresh[index]);
             }
-            let known = tables.used.get(*quota).copied().flatten();
+            let cached = tables.used.get(*quota).copied().flatten();
             let reserved = tables.reserved.get(*quota).copied().unwrap_or(0);
-            let used = known.map_or(allowed, |used| used.bytes).saturating_add(reserved);
-            let wanted = used.saturating_add(more);
-            let is_known = || {
-                let is_recent = known.is_some_and(|used| Instant::now() < used.expires);
+            let used = cached.map_or(allowed, |used| used.bytes).saturating_add(reserved);
+            let wanted = used.saturating_add(added);
+            let is_cache_sufficient = || {
+                let is_recent = cached.is_some_and(|used| Instant::now() < used.expires);
                 is_recent && wanted < allowed - allowed / MARGIN_DIVISOR
             };
-            if wanted > allowed || !(fresh.is_some() || is_known()) {
+            if wanted > allowed || !(fresh.is_some() || is_cache_sufficient()) {
                 return Err(StoreError::OverQuota { on: QuotaResource::Bytes, used, wanted, allowed });
             }
         }
         for (quota, _) in &self.quotas {
             let count = tables.reserved.len().max(quota + 1);
             tables.reserved.resize(count, 0);
-            tables.reserved[*quota] += more;
+            tables.reserved[*quota] += added;
         }
-        self.bytes = wanted;
+        self.bytes = total;
         Ok(())
     }
 
     /// Releases what a draft of this size doesn't need.
     pub(super) fn shrink_to(&mut self, size: u64) {
         let needed = size.saturating_sub(self.base_size);
-        let spare = self.bytes.saturating_sub(needed);
-        if spare > 0 {
+        let excess = self.bytes.saturating_sub(needed);
+        if excess > 0 {
             let mut tables = self.reservations.tables.lock();
             for (quota, _) in &self.quotas {
-                tables.reserved[*quota] -= spare;
+                tables.reserved[*quota] -= excess;
             }
-            self.bytes -= spare;
+            self.bytes -= excess;
         }
     }
 

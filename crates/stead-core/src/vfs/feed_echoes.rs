@@ -50,10 +50,10 @@ impl FeedEchoes {
     pub(super) fn wait_for_pending(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.as_ref().map(|state| state.last_change) else { return };
-        let waits = |state: &mut Option<TrackedRevisions>| {
+        let is_pending = |state: &mut Option<TrackedRevisions>| {
             state.as_ref().and_then(|state| state.pending.first()).is_some_and(|first| *first <= last)
         };
-        self.change_ended.wait_while(&mut state, waits);
+        self.change_ended.wait_while(&mut state, is_pending);
     }
 
     /// Whether a revision that the feed reports now was made through this `Vfs`. Only right while revisions are tracked, and
@@ -101,36 +101,36 @@ mod tests {
 
     #[test]
     fn revisions_are_known_until_the_feed_has_reported_them() {
-        let (own, one, other) = (FeedEchoes::default(), StoreId::fresh(), StoreId::fresh());
+        let (own_revisions, one, other) = (FeedEchoes::default(), StoreId::fresh(), StoreId::fresh());
         let revision = |store, number| RevisionId { store, number: RevisionNumber(number) };
-        assert!(own.begin_change().is_none(), "nobody follows");
-        own.start_tracking();
-        let change = own.begin_change().unwrap();
+        assert!(own_revisions.begin_change().is_none(), "nobody follows");
+        own_revisions.start_tracking();
+        let change = own_revisions.begin_change().unwrap();
         change.record_revision(revision(one, 1));
         change.record_revision(revision(one, 3));
         drop(change);
-        assert!(own.contains(revision(one, 1)) && own.contains(revision(one, 3)));
-        assert!(!own.contains(revision(one, 2)) && !own.contains(revision(other, 1)));
-        own.forget_up_to(revision(one, 2));
-        assert!(!own.contains(revision(one, 1)) && own.contains(revision(one, 3)));
+        assert!(own_revisions.contains(revision(one, 1)) && own_revisions.contains(revision(one, 3)));
+        assert!(!own_revisions.contains(revision(one, 2)) && !own_revisions.contains(revision(other, 1)));
+        own_revisions.forget_up_to(revision(one, 2));
+        assert!(!own_revisions.contains(revision(one, 1)) && own_revisions.contains(revision(one, 3)));
     }
 
     #[test]
-    fn whoever_judges_waits_for_changes_under_way_and_not_for_later_ones() {
-        let own = FeedEchoes::default();
-        own.start_tracking();
-        let first = own.begin_change().unwrap();
-        let settled = AtomicBool::new(false);
+    fn the_check_waits_for_changes_that_have_begun_and_not_for_later_ones() {
+        let own_revisions = FeedEchoes::default();
+        own_revisions.start_tracking();
+        let first = own_revisions.begin_change().unwrap();
+        let has_returned = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                own.wait_for_pending();
-                settled.store(true, Ordering::SeqCst);
+                own_revisions.wait_for_pending();
+                has_returned.store(true, Ordering::SeqCst);
             });
             std::thread::sleep(Duration::from_millis(20));
-            let _later = own.begin_change().unwrap();
-            assert!(!settled.load(Ordering::SeqCst));
+            let _later = own_revisions.begin_change().unwrap();
+            assert!(!has_returned.load(Ordering::SeqCst));
             drop(first);
-            while !settled.load(Ordering::SeqCst) {
+            while !has_returned.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
         });

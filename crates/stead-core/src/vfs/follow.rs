@@ -87,10 +87,10 @@ impl FollowedFile {
     /// Whether the version tag has changed since this was last called. Returns `false` while the file can't be looked
     /// at; the change is then reported by a later call.
     pub fn has_changed(&mut self) -> bool {
-        let looked = self
+        let result = self
             .vfs
             .subcall("follow", [Ok(self.path.clone())], |call, [path]| Ok(call.current_file(path).ok()));
-        let Ok((Some((tag, stores)), _)) = looked else {
+        let Ok((Some((tag, stores)), _)) = result else {
             self.is_visible = false;
             return false;
         };

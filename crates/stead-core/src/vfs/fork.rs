@@ -29,26 +29,26 @@ impl Call<'_> {
     /// The Workspaces inside a Workspace, barriers included, relative to its prefix. One inside another is left out,
     /// since the outer one covers it.
     fn nested_workspaces(&self, prefix: &VfsPath) -> Result<Vec<VfsPath>> {
-        let mut places: Vec<VfsPath> = Vec::new();
+        let mut paths: Vec<VfsPath> = Vec::new();
         for nested in self.shared().router.nested(prefix) {
-            let below = nested.prefix().strip_prefix(prefix).expect("it lies below the prefix");
-            let place = VfsPath::root().join(below)?;
-            if !places.iter().any(|outer| place.strip_prefix(outer).is_some()) {
-                places.push(place);
+            let relative_path = nested.prefix().strip_prefix(prefix).expect("it lies below the prefix");
+            let path = VfsPath::root().join(relative_path)?;
+            if !paths.iter().any(|outer| path.strip_prefix(outer).is_some()) {
+                paths.push(path);
             }
         }
-        Ok(places)
+        Ok(paths)
     }
 
     fn fork(&self, prefix: &VfsPath, name: ForkName, owner: String) -> Result<(Fork, Arc<dyn Store>)> {
-        let spot = self.authorize(prefix, Access::History)?;
-        if !spot.is_workspace() {
-            let workspace = spot.workspace.prefix();
+        let resolved = self.authorize(prefix, Access::History)?;
+        if !resolved.is_workspace() {
+            let workspace = resolved.workspace.prefix();
             return Err(Error::Invalid(format!(
                 "`{prefix}` isn't a Workspace; fork the whole Workspace `{workspace}` instead"
             )));
         }
-        let (workspace, mount) = (spot.workspace, spot.workspace.mount());
+        let (workspace, mount) = (resolved.workspace, resolved.workspace.mount());
         let path = mount.path().as_str().map(|path| VfsPath::root().join(path)).transpose()?;
         let fork = Fork {
             owner,
@@ -63,8 +63,8 @@ impl Call<'_> {
             excluded: self.nested_workspaces(prefix)?,
             created: self.shared().clock.now(),
         };
-        let made = mount.store().require_forks().and_then(|forks| forks.fork(&fork));
-        let store = made.map_err(|cause| Error::Store {
+        let result = mount.store().require_forks().and_then(|forks| forks.fork(&fork));
+        let store = result.map_err(|cause| Error::Store {
             path: prefix.clone(),
             visibility: Visibility::Visible,
             cause,

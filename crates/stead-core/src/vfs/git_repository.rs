@@ -40,18 +40,18 @@ pub(super) enum RepositoryVerdict<T> {
 impl GitName {
     /// The components of a path that git looks for in a repository; none for nearly all paths. Directories count,
     /// because a change creates missing ones.
-    pub(super) fn all_in(spot: &ResolvedPath<'_>) -> Vec<Self> {
-        let mut parts = Vec::new();
-        let mut rest = spot.node_path.path.as_bytes();
+    pub(super) fn all_in(resolved: &ResolvedPath<'_>) -> Vec<Self> {
+        let mut git_names = Vec::new();
+        let mut rest = resolved.node_path.path.as_bytes();
         while !rest.is_empty() {
-            let cut = memchr::memrchr(b'/', rest);
-            let name = &rest[cut.map_or(0, |cut| cut + 1)..];
-            rest = &rest[..cut.unwrap_or(0)];
+            let slash = memchr::memrchr(b'/', rest);
+            let name = &rest[slash.map_or(0, |slash| slash + 1)..];
+            rest = &rest[..slash.unwrap_or(0)];
             if let Some(name) = known_git_name(name) {
-                parts.push(GitName { directory: StorePath::from_checked(rest), name });
+                git_names.push(GitName { directory: StorePath::from_checked(rest), name });
             }
         }
-        parts
+        git_names
     }
 
     /// The path of the name, spelled as git spells it.
@@ -59,10 +59,10 @@ impl GitName {
         self.directory.child(self.name.as_bytes())
     }
 
-    /// Whether the name may be created or changed. `there` says which paths exist.
-    pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> RepositoryVerdict<StorePath> {
+    /// Whether the name may be created or changed. `exists` says which paths exist.
+    pub(super) fn verdict(&self, exists: impl Fn(StorePath) -> bool) -> RepositoryVerdict<StorePath> {
         let path = |name: &str| self.directory.child(name.as_bytes());
-        match decide(self.name, |name| there(path(name))) {
+        match repository_verdict(self.name, |name| exists(path(name))) {
             RepositoryVerdict::Refused => RepositoryVerdict::Refused,
             RepositoryVerdict::Allowed(free) => {
                 RepositoryVerdict::Allowed(free.into_iter().map(path).collect())
@@ -85,7 +85,7 @@ pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     })?;
     for (directory, names) in names {
         let (name, rest) = names.split_last().expect("every listed directory has a name in it");
-        if decide(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
+        if repository_verdict(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
             let path = directory.child(name.as_bytes());
             return Err(StoreError::Protected { path: escape_name(path.as_bytes()).to_string() });
         }
@@ -103,25 +103,25 @@ fn known_git_name(name: &[u8]) -> Option<&'static str> {
 }
 
 /// The rule itself, given which names exist in the directory.
-fn decide(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
-    let (is_there, is_obeyed) = (there(name), OBEYED_NAMES.contains(&name));
+fn repository_verdict(name: &'static str, exists: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
+    let (exists_already, is_obeyed) = (exists(name), OBEYED_NAMES.contains(&name));
     // An existing name adds nothing to its directory.
-    if is_there && !is_obeyed {
+    if exists_already && !is_obeyed {
         return RepositoryVerdict::Allowed(Vec::new());
     }
-    let will_be = |other: &str| other == name || there(other);
-    let missing = if !will_be("HEAD") {
+    let will_exist = |other: &str| other == name || exists(other);
+    let missing = if !will_exist("HEAD") {
         Some(vec!["HEAD"])
-    } else if will_be(COMMON_DIR) {
+    } else if will_exist(COMMON_DIR) {
         None
     } else {
-        ["objects", "refs"].into_iter().find(|other| !will_be(other)).map(|other| vec![COMMON_DIR, other])
+        ["objects", "refs"].into_iter().find(|other| !will_exist(other)).map(|other| vec![COMMON_DIR, other])
     };
     match missing {
         // The change that creates the last missing name will see that this one exists.
-        Some(_) if is_there => RepositoryVerdict::Allowed(Vec::new()),
+        Some(_) if exists_already => RepositoryVerdict::Allowed(Vec::new()),
         Some(missing) => RepositoryVerdict::Allowed(missing),
-        None if is_obeyed || OBEYED_NAMES.iter().any(|other| there(other)) => RepositoryVerdict::Refused,
+        None if is_obeyed || OBEYED_NAMES.iter().any(|other| exists(other)) => RepositoryVerdict::Refused,
         None => RepositoryVerdict::Allowed(OBEYED_NAMES.to_vec()),
     }
 }
@@ -130,36 +130,36 @@ fn decide(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict
 mod tests {
     use super::*;
 
-    fn judged(name: &'static str, there: &[&str]) -> RepositoryVerdict<&'static str> {
-        decide(name, |name| there.contains(&name))
+    fn verdict(name: &'static str, existing: &[&str]) -> RepositoryVerdict<&'static str> {
+        repository_verdict(name, |name| existing.contains(&name))
     }
 
     #[test]
-    fn in_whatever_order_the_last_one_is_refused() {
-        let parts = ["HEAD", "objects", "refs", "config"];
-        for last in parts {
-            let others: Vec<_> = parts.into_iter().filter(|other| *other != last).collect();
-            assert_eq!(judged(last, &others), RepositoryVerdict::Refused, "{last}");
+    fn the_name_that_completes_a_repository_is_refused_in_any_order() {
+        let names = ["HEAD", "objects", "refs", "config"];
+        for last in names {
+            let others: Vec<_> = names.into_iter().filter(|other| *other != last).collect();
+            assert_eq!(verdict(last, &others), RepositoryVerdict::Refused, "{last}");
             for missing in &others {
                 let fewer: Vec<_> = others.iter().copied().filter(|other| other != missing).collect();
                 assert!(
-                    matches!(judged(last, &fewer), RepositoryVerdict::Allowed(_)),
+                    matches!(verdict(last, &fewer), RepositoryVerdict::Allowed(_)),
                     "{last} without {missing}"
                 );
             }
         }
-        assert_eq!(judged("commondir", &["HEAD"]), RepositoryVerdict::Refused);
-        assert_eq!(judged("HEAD", &["commondir"]), RepositoryVerdict::Refused);
-        assert_eq!(judged("HEAD", &["objects", "refs", "hooks"]), RepositoryVerdict::Refused);
+        assert_eq!(verdict("commondir", &["HEAD"]), RepositoryVerdict::Refused);
+        assert_eq!(verdict("HEAD", &["commondir"]), RepositoryVerdict::Refused);
+        assert_eq!(verdict("HEAD", &["objects", "refs", "hooks"]), RepositoryVerdict::Refused);
     }
 
     #[test]
-    fn of_two_that_are_made_at_once_each_needs_the_other_to_be_missing() {
-        let parts = ["HEAD", "objects", "refs", "config"];
-        for one in parts {
-            for other in parts.into_iter().filter(|other| *other != one) {
-                let rest: Vec<_> = parts.into_iter().filter(|name| *name != one && *name != other).collect();
-                let needs = |name, other| match judged(name, &rest) {
+    fn of_two_names_created_at_once_each_needs_the_other_to_be_missing() {
+        let names = ["HEAD", "objects", "refs", "config"];
+        for one in names {
+            for other in names.into_iter().filter(|other| *other != one) {
+                let rest: Vec<_> = names.into_iter().filter(|name| *name != one && *name != other).collect();
+                let needs = |name, other| match verdict(name, &rest) {
                     RepositoryVerdict::Allowed(free) => free.contains(&other),
                     RepositoryVerdict::Refused => false,
                 };
@@ -169,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_repository_and_what_git_itself_changes_is_free() {
-        assert_eq!(judged("config", &[]), RepositoryVerdict::Allowed(vec!["HEAD"]));
-        assert_eq!(judged("config", &["config"]), RepositoryVerdict::Allowed(Vec::new()), "nothing new");
-        assert!(matches!(judged("hooks", &["HEAD", "objects"]), RepositoryVerdict::Allowed(_)));
-        assert_eq!(judged("HEAD", &["objects", "refs"]), RepositoryVerdict::Allowed(OBEYED_NAMES.to_vec()));
+    fn names_outside_a_repository_and_names_that_git_itself_changes_are_allowed() {
+        assert_eq!(verdict("config", &[]), RepositoryVerdict::Allowed(vec!["HEAD"]));
+        assert_eq!(verdict("config", &["config"]), RepositoryVerdict::Allowed(Vec::new()), "nothing new");
+        assert!(matches!(verdict("hooks", &["HEAD", "objects"]), RepositoryVerdict::Allowed(_)));
+        assert_eq!(verdict("HEAD", &["objects", "refs"]), RepositoryVerdict::Allowed(OBEYED_NAMES.to_vec()));
         for name in ["HEAD", "objects", "refs"] {
-            let there = ["HEAD", "objects", "refs", "config", "hooks"];
-            assert_eq!(judged(name, &there), RepositoryVerdict::Allowed(Vec::new()), "{name}");
+            let existing = ["HEAD", "objects", "refs", "config", "hooks"];
+            assert_eq!(verdict(name, &existing), RepositoryVerdict::Allowed(Vec::new()), "{name}");
         }
     }
 
     #[test]
-    fn names_are_known_in_any_case() {
+    fn git_names_are_recognized_in_any_case() {
         assert_eq!(known_git_name(b"HeAd"), Some("HEAD"));
         assert_eq!(known_git_name("re\u{200d}fs".as_bytes()), Some("refs"));
         assert_eq!(known_git_name(b"heads"), None);

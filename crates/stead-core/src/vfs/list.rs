@@ -185,22 +185,22 @@ impl WalkRegion<'_> {
         }
     }
 
-    /// Moves what the Store could not read from `noted` to `unread`.
-    pub(super) fn collect_unreadable(&self, noted: &UnreadablePaths, unread: &mut Vec<Unreadable>) {
-        let unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
+    /// Moves what the Store could not read from `paths` to `unreadable`.
+    pub(super) fn collect_unreadable(&self, paths: &UnreadablePaths, unreadable: &mut Vec<Unreadable>) {
+        let to_unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
             path: self.logical_path(&path),
             reason: cause.to_string(),
         };
-        unread.extend(noted.take().into_iter().map(unreadable));
+        unreadable.extend(paths.take().into_iter().map(to_unreadable));
     }
 
     /// Handles a Store's failure to read this region. For a nested Workspace it is only noted, so that the other
     /// regions are still searched.
-    pub(super) fn handle_error(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
+    pub(super) fn note_or_fail(&self, cause: StoreError, unreadable: &mut Vec<Unreadable>) -> Result<()> {
         if self.base.is_empty() {
             return Err(self.root.store_error(cause));
         }
-        unread.push(Unreadable { path: self.root.path.to_string(), reason: cause.to_string() });
+        unreadable.push(Unreadable { path: self.root.path.to_string(), reason: cause.to_string() });
         Ok(())
     }
 }
@@ -225,53 +225,53 @@ impl Vfs {
 impl<'v> Call<'v> {
     /// Whether a path is a directory even if its Store has nothing there: the root of a Workspace, or an ancestor of a
     /// nested Workspace.
-    pub(super) fn is_synthetic_directory(&self, spot: &ResolvedPath<'_>) -> bool {
-        spot.is_workspace() || self.shared().router.nested(&spot.path).next().is_some()
+    pub(super) fn is_synthetic_directory(&self, resolved: &ResolvedPath<'_>) -> bool {
+        resolved.is_workspace() || self.shared().router.nested(&resolved.path).next().is_some()
     }
 
     fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
-        let wanted = Page { after: after.clone(), limit: page.limit.max(1) };
+        let store_page = Page { after: after.clone(), limit: page.limit.max(1) };
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
-        let ((listing, levels), path) = self.resolve_any_and_call(
+        let ((listing, synthetic), path) = self.resolve_any_and_call(
             path,
-            |spot| {
-                let listing = match spot.store().list(&spot.node_path, &wanted) {
-                    Err(StoreError::NotFound) if self.is_synthetic_directory(spot) => empty.clone(),
+            |resolved| {
+                let listing = match resolved.store().list(&resolved.node_path, &store_page) {
+                    Err(StoreError::NotFound) if self.is_synthetic_directory(resolved) => empty.clone(),
                     answer => answer?,
                 };
-                let levels = self.synthetic_entries(&spot.path, Some(spot))?;
-                Ok((listing, levels))
+                let synthetic = self.synthetic_entries(&resolved.path, Some(resolved))?;
+                Ok((listing, synthetic))
             },
             |path| {
-                let levels =
+                let synthetic =
                     self.synthetic_entries(path, None).expect("without a resolved path no Store is called");
-                (empty.clone(), levels)
+                (empty.clone(), synthetic)
             },
         )?;
-        Ok(merge_page(path, listing, levels, after.as_ref(), wanted.limit))
+        Ok(merge_page(path, listing, synthetic, after.as_ref(), store_page.limit))
     }
 
     /// The names in a directory that are nested Workspaces, or lead to one.
     fn synthetic_entries(
         &self,
         path: &VfsPath,
-        spot: Option<&ResolvedPath<'_>>,
+        resolved: Option<&ResolvedPath<'_>>,
     ) -> StoreResult<SyntheticEntries> {
         let names = self.shared().router.child_names(path);
-        let places: Vec<_> = match spot {
-            Some(spot) => names.iter().map(|name| spot.node_path.join(name.as_bytes())).collect(),
+        let node_paths: Vec<_> = match resolved {
+            Some(resolved) => names.iter().map(|name| resolved.node_path.join(name.as_bytes())).collect(),
             None => Vec::new(),
         };
-        let mut there = match spot {
-            Some(spot) if !places.is_empty() => {
-                spot.store().stat_many(&places).into_iter().map(|attr| attr.is_ok()).collect()
+        let mut exists = match resolved {
+            Some(resolved) if !node_paths.is_empty() => {
+                resolved.store().stat_many(&node_paths).into_iter().map(|attr| attr.is_ok()).collect()
             }
             _ => vec![false; names.len()],
         };
-        there.resize(names.len(), false);
-        let mut levels = SyntheticEntries::default();
-        for (name, there) in names.into_iter().zip(there) {
+        exists.resize(names.len(), false);
+        let mut synthetic = SyntheticEntries::default();
+        for (name, exists) in names.into_iter().zip(exists) {
             let child = path.join(name).expect("a part of a prefix");
             let workspace =
                 self.shared().router.route(&child).filter(|route| *route.workspace.prefix() == child);
@@ -281,37 +281,37 @@ impl<'v> Call<'v> {
                     let barrier = route.workspace.barrier();
                     let scope =
                         Some(route.workspace.scope()).filter(|_| barrier != Some(&Barrier::ExcludedFromFork));
-                    levels.hidden += u64::from(there);
-                    levels.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
+                    synthetic.hidden += u64::from(exists);
+                    synthetic.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }
                 // If the Store has a directory on the way to a nested Workspace, the listing shows that one.
-                None if there => {}
+                None if exists => {}
                 None => {
-                    levels.entries.insert(name.clone(), DirEntry::synthetic(name, None));
+                    synthetic.entries.insert(name.clone(), DirEntry::synthetic(name, None));
                 }
             }
         }
-        Ok(levels)
+        Ok(synthetic)
     }
 
     pub(super) fn walk(&self, path: &VfsPath, query: &WalkQuery) -> Result<WalkResult> {
         let pattern = query.pattern.as_deref().unwrap_or_default();
-        let only =
+        let filter =
             query.pattern.as_ref().map(|pattern| PathGlobs::new([pattern], Anchor::Start)).transpose()?;
         // A pattern that begins with `/` is relative to the root, any other to the directory that is walked.
-        let based = |base: &str| {
+        let filter_with_base = |base: &str| {
             let base = if pattern.starts_with('/') {
                 format!("{}/{base}", &path.as_str()[1..])
             } else {
                 base.to_owned()
             };
-            only.clone().map(|globs| globs.with_base(base.trim_matches('/')))
+            filter.clone().map(|globs| globs.with_base(base.trim_matches('/')))
         };
-        let (mut found, mut unread) = (BTreeMap::new(), Vec::new());
+        let (mut found, mut unreadable) = (BTreeMap::new(), Vec::new());
         let deadline = Instant::now() + query.time_limit;
         let regions = self.regions(path)?;
         for region in &regions {
-            self.add_synthetic_ancestors(path, region, query, based("").as_ref(), &mut found);
+            self.add_synthetic_ancestors(path, region, query, filter_with_base("").as_ref(), &mut found);
             let depth = query.depth.saturating_sub(if region.base.is_empty() {
                 0
             } else {
@@ -323,23 +323,23 @@ impl<'v> Call<'v> {
             let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
-                include: based(&region.base),
+                include: filter_with_base(&region.base),
                 deadline: Some(deadline),
                 unreadable: UnreadablePaths::default(),
                 report_hidden: false,
             };
-            let mut left = query.limit;
+            let mut remaining = query.limit;
             let visited = region.root.store().walk(&region.root.node_path, &walk, &mut |entry| {
                 if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
                     let path = region.logical_path(&entry.path);
                     found.insert(sort_key(&path), PathEntry::from_attr(path, &entry.attr));
-                    left = left.saturating_sub(1);
+                    remaining = remaining.saturating_sub(1);
                 }
-                let enough = left == 0 || self.check_not_stopped().is_err();
-                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                let is_done = remaining == 0 || self.check_not_stopped().is_err();
+                if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             self.report_progress(found.len() as u64, None)?;
-            region.collect_unreadable(&walk.unreadable, &mut unread);
+            region.collect_unreadable(&walk.unreadable, &mut unreadable);
             match visited {
                 Ok(()) => {}
                 Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
@@ -347,31 +347,32 @@ impl<'v> Call<'v> {
                 Err(cause @ StoreError::Unavailable { .. }) if Instant::now() >= deadline => {
                     return Err(region.root.store_error(cause));
                 }
-                Err(cause) => region.handle_error(cause, &mut unread)?,
+                Err(cause) => region.note_or_fail(cause, &mut unreadable)?,
             }
         }
-        unread.sort();
-        Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable: unread })
+        unreadable.sort();
+        Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable })
     }
 
     /// Adds the directories from the requested path down to a nested Workspace, including the Workspace itself.
     fn add_synthetic_ancestors(
         &self,
-        asked: &VfsPath,
+        requested: &VfsPath,
         region: &WalkRegion<'_>,
         query: &WalkQuery,
-        only: Option<&PathGlobs>,
+        filter: Option<&PathGlobs>,
         found: &mut BTreeMap<Vec<u8>, PathEntry>,
     ) {
-        let mut below = String::new();
+        let mut relative_path = String::new();
         for (index, name) in region.base.split('/').filter(|name| !name.is_empty()).enumerate() {
-            if !below.is_empty() {
-                below.push('/');
+            if !relative_path.is_empty() {
+                relative_path.push('/');
             }
-            below.push_str(name);
-            let path = asked.join(&below).expect("a part of a prefix");
-            let wanted = only.is_none_or(|globs| globs.matches(&below)) && query.extensions.is_empty();
-            if index < query.depth && wanted {
+            relative_path.push_str(name);
+            let path = requested.join(&relative_path).expect("a part of a prefix");
+            let matches =
+                filter.is_none_or(|globs| globs.matches(&relative_path)) && query.extensions.is_empty();
+            if index < query.depth && matches {
                 found.entry(sort_key(path.as_str())).or_insert_with(|| PathEntry::synthetic(&path));
             }
         }
@@ -388,19 +389,19 @@ impl<'v> Call<'v> {
             regions.push(WalkRegion { root, base: String::new(), skip });
         }
         // A walk or search from above leaves out Workspaces that need approval, like those that may not be read.
-        let open = |nested: &&Workspace| {
-            let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();
-            may_look && !self.vfs.approval.skips(nested)
+        let is_searchable = |nested: &&Workspace| {
+            let may_read = nested.scope().allows(Access::Read) && nested.barrier().is_none();
+            may_read && !self.vfs.approval.must_skip(nested)
         };
-        for nested in router.nested(&path).filter(open) {
+        for nested in router.nested(&path).filter(is_searchable) {
             let prefix = nested.prefix();
-            let spot = self.workspace_root(nested);
+            let root = self.workspace_root(nested);
             let skip = router
                 .nested(prefix)
                 .filter_map(|deeper| store_path_below(deeper.prefix(), prefix))
                 .collect();
             let base = prefix.strip_prefix(&path).expect("nested below it").to_owned();
-            regions.push(WalkRegion { root: spot, base, skip });
+            regions.push(WalkRegion { root, base, skip });
         }
         Ok(regions)
     }
@@ -418,8 +419,8 @@ impl WalkQuery {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let extension =
             name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0).map(|dot| &name[dot + 1..]);
-        let wanted = |wanted: &String| extension == Some(wanted.trim_start_matches('.').as_bytes());
-        kind != NodeKind::Directory && self.extensions.iter().any(wanted)
+        let is_allowed = |allowed: &String| extension == Some(allowed.trim_start_matches('.').as_bytes());
+        kind != NodeKind::Directory && self.extensions.iter().any(is_allowed)
     }
 }
 
@@ -459,26 +460,26 @@ struct SyntheticEntries {
 fn merge_page(
     path: VfsPath,
     listing: Listing,
-    levels: SyntheticEntries,
+    synthetic: SyntheticEntries,
     after: Option<&Name>,
     limit: usize,
 ) -> DirectoryListing {
-    let total = listing.total - levels.hidden.min(listing.total) + levels.entries.len() as u64;
+    let total = listing.total - synthetic.hidden.min(listing.total) + synthetic.entries.len() as u64;
     let last = if listing.more { listing.entries.last().map(|entry| entry.name.clone()) } else { None };
     let in_page = |name: &Name| {
         after.is_none_or(|after| *name > *after) && last.as_ref().is_none_or(|last| *name <= *last)
     };
-    let levels = levels.entries.into_values().filter(|level| in_page(&level.name));
-    let mut levels = levels.collect::<Vec<_>>().into_iter().peekable();
-    let mut entries = Vec::with_capacity(listing.entries.len() + levels.len());
+    let synthetic = synthetic.entries.into_values().filter(|entry| in_page(&entry.name));
+    let mut synthetic = synthetic.collect::<Vec<_>>().into_iter().peekable();
+    let mut entries = Vec::with_capacity(listing.entries.len() + synthetic.len());
     for Entry { name, attr } in listing.entries {
-        while let Some(level) = levels.next_if(|level| level.name < name) {
-            entries.push(level);
+        while let Some(entry) = synthetic.next_if(|entry| entry.name < name) {
+            entries.push(entry);
         }
-        let level = levels.next_if(|level| level.name == name);
-        entries.push(level.unwrap_or_else(|| DirEntry::from_attr(name, &attr)));
+        let entry = synthetic.next_if(|entry| entry.name == name);
+        entries.push(entry.unwrap_or_else(|| DirEntry::from_attr(name, &attr)));
     }
-    entries.extend(levels);
+    entries.extend(synthetic);
     let more = listing.more || entries.len() > limit;
     entries.truncate(limit);
     let cursor = entries.last().filter(|_| more).map(|entry| encode_cursor(&entry.name));

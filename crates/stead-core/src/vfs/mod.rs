@@ -284,8 +284,8 @@ impl Vfs {
     }
 
     /// Returns this `Vfs` with a monitor, which its calls report progress to and which can stop them.
-    pub fn with_monitor(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
-        Vfs { monitor: Some(watch), ..self.clone() }
+    pub fn with_monitor(&self, monitor: Arc<dyn CallMonitor>) -> Vfs {
+        Vfs { monitor: Some(monitor), ..self.clone() }
     }
 
     /// Returns this `Vfs` with facts that the audit records of its calls get, in place of those that it has.

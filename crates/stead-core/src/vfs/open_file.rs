@@ -115,11 +115,11 @@ struct RecentCommits {
 
 impl RecentCommits {
     /// More than are likely to be committed while something is read.
-    const REMEMBERED: usize = 1024;
+    const CAPACITY: usize = 1024;
 
     fn add(&mut self, key: (usize, NodeId)) {
         self.count += 1;
-        if self.last.len() == Self::REMEMBERED {
+        if self.last.len() == Self::CAPACITY {
             self.last.pop_front();
         }
         self.last.push_back(key);
@@ -177,29 +177,34 @@ pub struct CommittedDraft {
 impl OpenNodeState {
     /// Replays the edits on `theirs`, a draft of the newest version, which another writer made. If that fails, the
     /// draft stays as it is.
-    fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
+    fn rebase(
+        &mut self,
+        mut theirs: Box<dyn Draft>,
+        newest_tag: VersionTag,
+        limit: u64,
+    ) -> Result<(), StoreError> {
         let Some(ours) = &mut self.draft else { return Ok(()) };
         let mut edits = self.edits.clone();
         edits.replay_from(&mut **ours, &mut *theirs)?;
         check_size_limit(theirs.size(), limit)?;
-        edits.base = Some(now);
+        edits.base = Some(newest_tag);
         (self.draft, self.edits) = (Some(theirs), edits);
         Ok(())
     }
 
     /// Shows this content from now on.
-    fn show(&mut self, content: Box<dyn OpenContent>) {
+    fn set_content(&mut self, content: Box<dyn OpenContent>) {
         let before = std::mem::replace(&mut self.content, content);
         if let Some(cut_off) = &mut self.cut_off {
-            cut_off.keep(before);
+            cut_off.content_replaced(before);
         }
     }
 
     /// Whether the edits can be replayed on another writer's version: they keep some of the content, and are at most
-    /// `most` bytes.
-    fn can_rebase(&self, most: u64) -> bool {
+    /// `max_bytes` bytes.
+    fn can_rebase(&self, max_bytes: u64) -> bool {
         let size = self.draft.as_ref().map_or(0, |draft| draft.size());
-        !self.edits.replaces_everything() && self.edits.bytes(size) <= most
+        !self.edits.replaces_everything() && self.edits.bytes(size) <= max_bytes
     }
 
     /// The node's attributes, with the effect of the uncommitted writes.
@@ -266,57 +271,62 @@ impl Call<'_> {
             self.authorize(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
-        let made = Cell::new(false);
-        let (node, spot) = self.resolve_and_call(path, access, |spot| -> Result<_, ResolvedCallError> {
-            if options.read {
-                // A symlink may have led into a Workspace with another scope.
-                self.authorize(&spot.path, Access::Read)?;
-            }
-            if spot.visibility() == Visibility::Hidden && !options.create {
-                // Whether something is there to be opened is not disclosed.
-                self.check_own_file(spot)?;
-            }
-            let rights = if options.read { HostRights::Read } else { HostRights::Write };
-            if options.create {
-                self.note_prior_content(
-                    spot,
-                    if options.truncate { PriorContent::Replaced } else { PriorContent::MayRemain },
-                );
-            }
-            let write = |put| Step::Write {
-                at: spot.node_path.clone(),
-                content: Content::Bytes(Vec::new()),
-                options: put,
-            };
-            let put = PutOptions { displaced: spot.displaced_content(), ..PutOptions::default() };
-            match self.open_node(spot, rights) {
-                Ok(node) if spot.visibility() == Visibility::Hidden && options.create => {
-                    // Opening an existing file makes as many revisions as creating one, in the same operation.
-                    if options.truncate {
-                        self.apply_step(spot, write(put))?;
-                    } else {
-                        self.apply_nothing(SyncPolicy::Now)?;
-                    }
-                    made.set(true);
-                    Ok(node)
+        let created = Cell::new(false);
+        let (node, resolved) =
+            self.resolve_and_call(path, access, |resolved| -> Result<_, ResolvedCallError> {
+                if options.read {
+                    // A symlink may have led into a Workspace with another scope.
+                    self.authorize(&resolved.path, Access::Read)?;
                 }
-                Err(StoreError::NotFound) if options.write && options.create => {
-                    spot.check_not_protected_ancestor()?;
-                    match self.apply_step(spot, write(PutOptions { expect: Precondition::Absent, ..put })) {
-                        Ok(_) => {
-                            made.set(true);
-                            Ok(self.open_node(spot, HostRights::Write)?)
+                if resolved.visibility() == Visibility::Hidden && !options.create {
+                    // Whether something is there to be opened is not disclosed.
+                    self.check_own_file(resolved)?;
+                }
+                let rights = if options.read { HostRights::Read } else { HostRights::Write };
+                if options.create {
+                    self.note_prior_content(
+                        resolved,
+                        if options.truncate { PriorContent::Replaced } else { PriorContent::MayRemain },
+                    );
+                }
+                let write_step = |put_options| Step::Write {
+                    at: resolved.node_path.clone(),
+                    content: Content::Bytes(Vec::new()),
+                    options: put_options,
+                };
+                let put_options =
+                    PutOptions { displaced: resolved.displaced_content(), ..PutOptions::default() };
+                match self.open_node(resolved, rights) {
+                    Ok(node) if resolved.visibility() == Visibility::Hidden && options.create => {
+                        // Opening an existing file makes as many revisions as creating one, in the same operation.
+                        if options.truncate {
+                            self.apply_step(resolved, write_step(put_options))?;
+                        } else {
+                            self.apply_empty_change(SyncPolicy::Now)?;
                         }
-                        // Another writer created it in between. It exists, as requested.
-                        Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
-                        Err(cause) => Err(cause.into()),
+                        created.set(true);
+                        Ok(node)
                     }
+                    Err(StoreError::NotFound) if options.write && options.create => {
+                        resolved.check_not_protected_ancestor()?;
+                        match self.apply_step(
+                            resolved,
+                            write_step(PutOptions { expect: Precondition::Absent, ..put_options }),
+                        ) {
+                            Ok(_) => {
+                                created.set(true);
+                                Ok(self.open_node(resolved, HostRights::Write)?)
+                            }
+                            // Another writer created it in between. It exists, as requested.
+                            Err(StoreError::AlreadyExists) => Ok(self.open_node(resolved, rights)?),
+                            Err(cause) => Err(cause.into()),
+                        }
+                    }
+                    answer => Ok(answer?),
                 }
-                answer => Ok(answer?),
-            }
-        })?;
-        let file = self.open_file(node, &spot, options)?;
-        if made.get() {
+            })?;
+        let file = self.open_file(node, &resolved, options)?;
+        if created.get() {
             file.mark_created_by(self);
         }
         Ok(file)
@@ -326,69 +336,71 @@ impl Call<'_> {
     pub(super) fn open_file(
         &self,
         node: Arc<OpenNode>,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let put = PutOptions { displaced: spot.displaced_content(), ..PutOptions::default() };
-        let begins = if options.read { OpenRecording::Recorded } else { OpenRecording::Silent };
-        let lasting = self.open_audit(begins)?;
+        let put_options = PutOptions { displaced: resolved.displaced_content(), ..PutOptions::default() };
+        let recording = if options.read { OpenRecording::Recorded } else { OpenRecording::Silent };
+        let audit = self.open_audit(recording)?;
         node.open_count.fetch_add(1, Ordering::Relaxed);
-        let is_blind = spot.visibility() == Visibility::Hidden;
-        let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.node_path.clone());
+        let is_hidden = resolved.visibility() == Visibility::Hidden;
+        let (vfs, resolved_path, node_path) =
+            (self.vfs.clone(), resolved.path.clone(), resolved.node_path.clone());
         Ok(OpenFile {
             vfs,
-            resolved_path: path,
-            node_path: place,
-            reported_path: spot.reported_path().clone(),
-            is_hidden: is_blind,
+            resolved_path,
+            node_path,
+            reported_path: resolved.reported_path().clone(),
+            is_hidden,
             options,
-            put_options: put,
+            put_options,
             node,
-            audit: lasting,
+            audit,
         })
     }
 
     pub(super) fn open_node(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         rights: HostRights,
     ) -> Result<Arc<OpenNode>, StoreError> {
-        let (told, since) = (
+        let (invalidations_before, since) = (
             self.shared().open_nodes.invalidations.load(Ordering::Acquire),
             self.shared().open_nodes.commit_mark(),
         );
-        let content = match spot.store().open(&spot.node_path, OpenPurpose::Read) {
+        let content = match resolved.store().open(&resolved.node_path, OpenPurpose::Read) {
             Err(StoreError::HostDenied) if rights == HostRights::Write => {
-                spot.store().open(&spot.node_path, OpenPurpose::Write)?
+                resolved.store().open(&resolved.node_path, OpenPurpose::Write)?
             }
             content => content?,
         };
         debug_assert_eq!(content.attr().kind, NodeKind::File);
         let node = content.attr().node;
-        let store = spot.workspace.mount().store();
+        let store = resolved.workspace.mount().store();
         let key = node_key(store, node);
-        let mut open = self.shared().open_nodes.nodes.lock();
-        if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
-            drop(open);
+        let mut open_nodes = self.shared().open_nodes.nodes.lock();
+        if let Some(shared) = open_nodes.get(&key).and_then(Weak::upgrade) {
+            drop(open_nodes);
             shared.refresh(self.shared().limits.max_file_size);
             return Ok(shared);
         }
-        open.retain(|_, node| node.strong_count() > 0);
+        open_nodes.retain(|_, node| node.strong_count() > 0);
         let state = RwLock::new(OpenNodeState {
             content,
             draft: None,
             edits: DraftEdits::default(),
             modified: Timestamp(0),
-            reservation: Reservation::new(self.shared(), &**store, &spot.node_path.path),
+            reservation: Reservation::new(self.shared(), &**store, &resolved.node_path.path),
             unlinked: UnlinkedAttributes::default(),
             cut_off: None,
         });
         let shared =
             Arc::new(OpenNode { store: Arc::clone(store), node, open_count: AtomicUsize::new(0), state });
-        open.insert(key, Arc::downgrade(&shared));
-        drop(open);
-        let is_told = self.shared().open_nodes.invalidations.load(Ordering::Acquire) != told;
-        if is_told || self.shared().open_nodes.commits.lock().may_include(key, since) {
+        open_nodes.insert(key, Arc::downgrade(&shared));
+        drop(open_nodes);
+        let was_invalidated =
+            self.shared().open_nodes.invalidations.load(Ordering::Acquire) != invalidations_before;
+        if was_invalidated || self.shared().open_nodes.commits.lock().may_include(key, since) {
             // Between the open above and the insert into `nodes`, another writer's change may have been reported, or a
             // draft of this node may have been committed by open files that are closed by now.
             shared.refresh(self.shared().limits.max_file_size);
@@ -411,12 +423,12 @@ impl Call<'_> {
     }
 
     /// Like [`Call::join_creating_operation`], for the file at a path.
-    pub(super) fn join_creating_operation_at(&self, spot: &ResolvedPath<'_>) {
+    pub(super) fn join_creating_operation_at(&self, resolved: &ResolvedPath<'_>) {
         if self.shared().open_nodes.created.lock().is_empty() {
             return;
         }
-        if let Ok(attr) = spot.store().stat(&spot.node_path) {
-            self.join_creating_operation(spot.workspace.mount().store(), attr.node);
+        if let Ok(attr) = resolved.store().stat(&resolved.node_path) {
+            self.join_creating_operation(resolved.workspace.mount().store(), attr.node);
         }
     }
 }
@@ -432,16 +444,16 @@ impl OpenNodes {
     pub(super) fn overlay_attr(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: CommitMark) -> Attr {
         let key = node_key(store, attr.node);
         loop {
-            let open = self.nodes.lock().get(&key).and_then(Weak::upgrade);
-            let over = open.map_or(attr, |open| open.state.read().overlay_attr(attr));
+            let open_node = self.nodes.lock().get(&key).and_then(Weak::upgrade);
+            let overlaid = open_node.map_or(attr, |open_node| open_node.state.read().overlay_attr(attr));
             if !self.commits.lock().may_include(key, since) {
-                return over;
+                return overlaid;
             }
             since = self.commit_mark();
             match store.stat(&NodePath::of_node(attr.node)) {
                 Ok(newer) => attr = newer,
                 // The node was removed meanwhile. The next access to it reports that.
-                Err(_) => return over,
+                Err(_) => return overlaid,
             }
         }
     }
@@ -454,9 +466,9 @@ impl OpenNodes {
         from: VersionTag,
         to: VersionTag,
     ) {
-        let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
-        if let Some(open) = open {
-            let mut state = open.state.write();
+        let open_node = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
+        if let Some(open_node) = open_node {
+            let mut state = open_node.state.write();
             if state.edits.base == Some(from) {
                 state.edits.base = Some(to);
             }
@@ -466,9 +478,9 @@ impl OpenNodes {
     /// Makes the readers of a node see another writer's change.
     pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
         self.invalidations.fetch_add(1, Ordering::Release);
-        let open = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
-        if let Some(open) = open {
-            open.refresh(limit);
+        let open_node = self.nodes.lock().get(&node_key(store, node)).and_then(Weak::upgrade);
+        if let Some(open_node) = open_node {
+            open_node.refresh(limit);
         }
     }
 }
@@ -509,23 +521,23 @@ impl OpenNode {
     fn refresh(&self, limit: u64) {
         // The lock keeps commits out, so what is opened here is the newest version.
         let mut state = self.state.write();
-        let Ok(content) = self.open_again(&*state.content) else { return };
-        let now = content.attr().tag;
+        let Ok(content) = self.reopen(&*state.content) else { return };
+        let newest_tag = content.attr().tag;
         if state.draft.is_some()
-            && state.edits.base.is_some_and(|base| base != now)
+            && state.edits.base.is_some_and(|base| base != newest_tag)
             && state.can_rebase(MAX_REBASE_BYTES)
         {
             // If it fails, the commit tries again and reports the error.
             let theirs = self.draft(&*state.content);
-            let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
+            let _ = theirs.and_then(|theirs| state.rebase(theirs, newest_tag, limit));
         }
-        state.show(content);
+        state.set_content(content);
         state.unlinked = UnlinkedAttributes::default();
     }
 
     /// Opens the current content. If the host denies that because of a mode that was set since, reopens it from
     /// `content`: a new mode doesn't bind those who have the file open.
-    fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
+    fn reopen(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
         match self.store.open(&NodePath::of_node(self.node), OpenPurpose::Read) {
             Err(StoreError::HostDenied) => content.reopen()?.ok_or(StoreError::HostDenied),
             content => content,
@@ -568,7 +580,7 @@ impl OpenFile {
     }
 
     /// Notes that the record of the change that created the file also covers that it was opened.
-    pub(super) fn mark_recorded(&self) {
+    pub(super) fn mark_change_recorded(&self) {
         self.audit.mark_change_recorded();
     }
 
@@ -625,14 +637,14 @@ impl OpenFile {
     pub fn cut_under_readers(&self, size: u64) -> Result<()> {
         {
             let state = &mut *self.node.state.write();
-            let cut_off = CutOff::of(state.draft.as_deref_mut(), &*state.content, size);
+            let cut_off = CutOff::before_truncate(state.draft.as_deref_mut(), &*state.content, size);
             state.cut_off = cut_off.map_err(|cause| self.store_error(cause))?;
         }
-        let cut = self.set_size(size);
-        if cut.is_err() {
+        let result = self.set_size(size);
+        if result.is_err() {
             self.forget_cut_off();
         }
-        cut
+        result
     }
 
     /// Forgets the bytes that were cut off. If some of them were read since, returns the size that the file was
@@ -640,13 +652,13 @@ impl OpenFile {
     /// be dropped.
     pub fn forget_cut_off(&self) -> Option<u64> {
         self.node.state.read().cut_off.as_ref()?;
-        self.node.state.write().cut_off.take()?.read_from()
+        self.node.state.write().cut_off.take()?.truncated_size_if_read()
     }
 
     /// Writes at an offset. A gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.with_draft(|draft, edits, room| {
-            room.grow(room.end(offset, bytes)?)?;
+        self.with_draft(|draft, edits, space| {
+            space.grow(space.end(offset, bytes)?)?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
@@ -655,8 +667,8 @@ impl OpenFile {
     /// Writes at an offset as many of the bytes as the quotas have room for, and returns how many. Fails if there is
     /// room for none.
     pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
-        self.with_draft(|draft, edits, room| {
-            let bytes = room.fit(offset, bytes)?;
+        self.with_draft(|draft, edits, space| {
+            let bytes = space.reserve_as_much_as_fits(offset, bytes)?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)?;
             Ok(bytes.len())
@@ -665,9 +677,9 @@ impl OpenFile {
 
     /// Appends to the file as it is now, and returns the offset.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
-        self.with_draft(|draft, edits, room| {
+        self.with_draft(|draft, edits, space| {
             let end = draft.size();
-            room.grow(room.end(end, bytes)?)?;
+            space.grow(space.end(end, bytes)?)?;
             edits.append(end);
             draft.write_at(end, bytes)?;
             Ok(end)
@@ -676,8 +688,8 @@ impl OpenFile {
 
     /// Truncates the file, or extends it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.with_draft(|draft, edits, room| {
-            room.grow(size)?;
+        self.with_draft(|draft, edits, space| {
+            space.grow(size)?;
             edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
@@ -699,7 +711,7 @@ impl OpenFile {
 
     fn with_draft<T>(
         &self,
-        write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftRoom<'_>) -> Result<T, StoreError>,
+        write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftSpace<'_>) -> Result<T, StoreError>,
     ) -> Result<T> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.reported_path)));
@@ -707,32 +719,32 @@ impl OpenFile {
         let shared = &*self.vfs.shared;
         let mut state = self.node.state.write();
         let state = &mut *state;
-        let begin = || -> Result<T, StoreError> {
+        let write_to_draft = || -> Result<T, StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => {
                     // Read before the draft is begun: if the file changes in between, that counts as another writer's
                     // change, and nothing is lost.
-                    let before = match self.node.store.stat(&NodePath::of_node(self.node.node)) {
+                    let base_tag = match self.node.store.stat(&NodePath::of_node(self.node.node)) {
                         Err(StoreError::NotFound) => None,
                         stat => Some(stat?.tag),
                     };
-                    state.edits = DraftEdits::from_base(before);
+                    state.edits = DraftEdits::from_base(base_tag);
                     let draft = self.begin_draft(&*state.content)?;
                     // A removed file doesn't count in its Store any more.
-                    state.reservation.begin(before.map_or(0, |_| draft.size()));
+                    state.reservation.begin(base_tag.map_or(0, |_| draft.size()));
                     draft
                 }
             };
             let draft = state.draft.insert(draft);
-            let mut room = DraftRoom { shared, reservation: &mut state.reservation };
-            let written = write(&mut **draft, &mut state.edits, &mut room);
+            let mut space = DraftSpace { shared, reservation: &mut state.reservation };
+            let written = write(&mut **draft, &mut state.edits, &mut space);
             state.reservation.shrink_to(draft.size());
             let written = written?;
             state.modified = shared.clock.now();
             Ok(written)
         };
-        begin().map_err(|cause| {
+        write_to_draft().map_err(|cause| {
             let cause = self.without_usage(cause);
             self.audit.set_failed(cause.kind());
             self.store_error(cause)
@@ -750,14 +762,14 @@ impl OpenFile {
             Err(StoreError::NotFound) => {
                 let mut draft = self.node.store.draft(DraftBase::Empty)?;
                 let mut buffer = vec![0; 256 << 10];
-                let mut at = 0;
+                let mut offset = 0;
                 loop {
-                    let count = content.read_at(at, &mut buffer)?;
+                    let count = content.read_at(offset, &mut buffer)?;
                     if count == 0 {
                         return Ok(draft);
                     }
-                    draft.write_at(at, &buffer[..count])?;
-                    at += count as u64;
+                    draft.write_at(offset, &buffer[..count])?;
+                    offset += count as u64;
                 }
             }
             draft => draft,
@@ -779,35 +791,35 @@ impl OpenFile {
         self.node.store.sync().map_err(|cause| self.store_error(cause))
     }
 
-    /// Commits what was written as one change. Calls `tell` with the result before anybody can see it through this
+    /// Commits what was written as one change. Calls `on_commit` with the result before anybody can see it through this
     /// `Vfs`. If it fails, the draft stays, for another attempt.
-    pub fn commit_draft(&self, lasts: SyncPolicy, tell: impl FnOnce(CommittedDraft)) -> Result<()> {
+    pub fn commit_draft(&self, sync: SyncPolicy, on_commit: impl FnOnce(CommittedDraft)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
         }
-        let turn = self.vfs.shared.draft_reservations.commit_guard();
-        let put = self.vfs.subcall("open", [Ok(self.resolved_path.clone())], |call, _| {
+        let guard = self.vfs.shared.draft_reservations.commit_guard();
+        let result = self.vfs.subcall("open", [Ok(self.resolved_path.clone())], |call, _| {
             call.commits_draft.set(true);
             call.join_creating_operation(&self.node.store, self.node.node);
-            let made = self.commit(call, &mut state, lasts).map_err(|cause| self.store_error(cause))?;
-            if let Some(made) = made {
-                tell(made);
+            let committed = self.commit(call, &mut state, sync).map_err(|cause| self.store_error(cause))?;
+            if let Some(committed) = committed {
+                on_commit(committed);
             }
             Ok(())
         });
         if state.draft.is_none() {
             state.reservation.release();
         }
-        drop(turn);
-        let ((), changed) = put?;
+        drop(guard);
+        let ((), changed) = result?;
         if changed {
             self.audit.mark_change_recorded();
         }
         Ok(())
     }
 
-    fn is_where_it_was_opened(&self) -> bool {
+    fn is_at_opened_path(&self) -> bool {
         self.node.store.stat(&self.node_path).is_ok_and(|attr| attr.node == self.node.node)
     }
 
@@ -815,60 +827,59 @@ impl OpenFile {
         &self,
         call: &Call<'_>,
         state: &mut RwLockWriteGuard<'_, OpenNodeState>,
-        lasts: SyncPolicy,
+        sync: SyncPolicy,
     ) -> Result<Option<CommittedDraft>, StoreError> {
-        let (store, at) = (&*self.node.store, NodePath::of_node(self.node.node));
+        let (store, node_path) = (&*self.node.store, NodePath::of_node(self.node.node));
         let limit = self.vfs.shared.limits.max_file_size;
         for attempt in 0.. {
-            let now = match store.stat(&at) {
+            let current_tag = match store.stat(&node_path) {
                 Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
                 // The Store has lost track of the node, and finds it again at the path where it was opened.
-                Err(StoreError::NotFound)
-                    if attempt < MAX_COMMIT_ATTEMPTS && self.is_where_it_was_opened() =>
-                {
+                Err(StoreError::NotFound) if attempt < MAX_COMMIT_ATTEMPTS && self.is_at_opened_path() => {
                     continue;
                 }
                 // Another program has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let gives_way = state.can_rebase(MAX_MERGE_BYTES);
-            if gives_way && state.edits.base.is_some_and(|base| base != now) {
+            let can_rebase = state.can_rebase(MAX_MERGE_BYTES);
+            if can_rebase && state.edits.base.is_some_and(|base| base != current_tag) {
                 let theirs = self.node.draft(&*state.content)?;
-                state.rebase(theirs, now, limit)?;
+                state.rebase(theirs, current_tag, limit)?;
             }
-            let base = state.edits.base.filter(|_| gives_way && attempt < MAX_COMMIT_ATTEMPTS);
+            let base = state.edits.base.filter(|_| can_rebase && attempt < MAX_COMMIT_ATTEMPTS);
             let expect = base.map_or(Precondition::Any, Precondition::Tag);
-            let put = PutOptions { modified: Some(state.modified), expect, ..self.put_options.clone() };
+            let put_options =
+                PutOptions { modified: Some(state.modified), expect, ..self.put_options.clone() };
             if self.is_hidden {
-                let leaves = if state.edits.replaces_everything() {
+                let prior_content = if state.edits.replaces_everything() {
                     PriorContent::Replaced
                 } else {
                     PriorContent::MayRemain
                 };
-                call.name_by_prior_content(leaves);
+                call.name_by_prior_content(prior_content);
                 call.blind_at.replace(Some((Arc::clone(&self.node.store), self.node_path.path.clone())));
             }
-            let OpenNodeState { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
+            let OpenNodeState { draft: Some(draft), edits, .. } = &mut **state else { return Ok(None) };
             // The size of a file that the caller may not read is not disclosed.
-            let written = if self.is_hidden { edits.bytes(ours.size()) } else { ours.size() };
-            let applied = ours.seal().and_then(|sealed| {
+            let byte_count = if self.is_hidden { edits.bytes(draft.size()) } else { draft.size() };
+            let applied = draft.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
-                call.set_bytes(written);
-                let step = Step::Write { at: at.clone(), content, options: put };
-                call.apply_with(store, vec![step], ChangeStage::Final, |change| change.sync = lasts)
+                call.set_bytes(byte_count);
+                let step = Step::Write { at: node_path.clone(), content, options: put_options };
+                call.apply_with(store, vec![step], ChangeStage::Final, |change| change.sync = sync)
             });
             self.vfs.shared.open_nodes.commits.lock().add(node_key(&self.node.store, self.node.node));
             match applied {
                 Ok(applied) => {
                     state.draft = None;
                     self.vfs.shared.open_nodes.created.lock().remove(&self.key());
-                    let content = self.node.open_again(&*state.content)?;
-                    state.show(content);
+                    let content = self.node.reopen(&*state.content)?;
+                    state.set_content(content);
                     self.vfs.shared.read_set.forget(&self.resolved_path);
                     // Not the tag of the reopened content: that may be another writer's by now.
-                    let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
-                    let tag = made.unwrap_or_else(|| state.content.attr()).tag;
+                    let attr = applied.outcomes.first().and_then(|outcome| outcome.attr);
+                    let tag = attr.unwrap_or_else(|| state.content.attr()).tag;
                     return Ok(Some(CommittedDraft { base: state.edits.base, tag }));
                 }
                 // Another writer was faster: the next attempt replays the edits on that version.
@@ -888,18 +899,18 @@ impl OpenFile {
     }
 
     fn store_error(&self, cause: StoreError) -> Error {
-        let sight = if self.is_hidden { Visibility::Hidden } else { Visibility::Visible };
-        Error::Store { path: self.reported_path.clone(), visibility: sight, cause }
+        let visibility = if self.is_hidden { Visibility::Hidden } else { Visibility::Visible };
+        Error::Store { path: self.reported_path.clone(), visibility, cause }
     }
 }
 
 /// How large a draft may become.
-struct DraftRoom<'a> {
+struct DraftSpace<'a> {
     shared: &'a VfsShared,
     reservation: &'a mut Reservation,
 }
 
-impl DraftRoom<'_> {
+impl DraftSpace<'_> {
     /// Where a write ends.
     fn end(&self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
         let limit = self.shared.limits.max_file_size;
@@ -913,12 +924,12 @@ impl DraftRoom<'_> {
     }
 
     /// As many of these bytes as there is room for at an offset: at least one, if there are any.
-    fn fit<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
+    fn reserve_as_much_as_fits<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
         let end = self.end(offset, bytes)?;
         check_size_limit(end, self.shared.limits.max_file_size)?;
-        let least = end.min(offset.saturating_add(1));
-        let most = self.reservation.grow_up_to(self.shared, least, end)?;
-        let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let min_size = end.min(offset.saturating_add(1));
+        let reserved_size = self.reservation.grow_up_to(self.shared, min_size, end)?;
+        let count = usize::try_from(reserved_size.saturating_sub(offset)).unwrap_or(usize::MAX);
         Ok(&bytes[..count.min(bytes.len())])
     }
 }

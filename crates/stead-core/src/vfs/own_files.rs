@@ -17,7 +17,7 @@ use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 /// The tool names of changes that may leave some of the earlier content.
 const APPENDING_TOOLS: [&str; 3] = ["append", "append_file", "open"];
 /// The tool name of changes that leave the content as it is.
-const ATTRIBUTES: &str = "set_attributes";
+const ATTRIBUTE_TOOL: &str = "set_attributes";
 /// How many revisions of a file are read at once.
 const REVISIONS_PER_QUERY: usize = 16;
 /// How many revisions of a file are checked at most.
@@ -46,87 +46,91 @@ enum Authorship {
 impl Call<'_> {
     /// The version tag of a file that the caller has written all of. For everything else the same denial, whatever is
     /// there.
-    pub(super) fn check_own_file(&self, spot: &ResolvedPath<'_>) -> Result<VersionTag> {
-        self.own_file_tag(spot).ok_or_else(|| not_own_file(spot))
+    pub(super) fn check_own_file(&self, resolved: &ResolvedPath<'_>) -> Result<VersionTag> {
+        self.own_file_tag(resolved).ok_or_else(|| not_own_file(resolved))
     }
 
     /// Checks a version tag precondition where the caller may not read. The answer discloses something about the file,
     /// so it is given only for the caller's own file; for every other file it is denied like an edit.
     pub(super) fn check_own_precondition(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         expect: Precondition,
     ) -> Result<(), ResolvedCallError> {
         match expect {
-            Precondition::Tag(_) | Precondition::ShortTag(_) if spot.visibility() == Visibility::Hidden => {
-                let own = self.check_own_file(spot)?;
-                Ok(expect.check(Some(own))?)
+            Precondition::Tag(_) | Precondition::ShortTag(_)
+                if resolved.visibility() == Visibility::Hidden =>
+            {
+                let own_tag = self.check_own_file(resolved)?;
+                Ok(expect.check(Some(own_tag))?)
             }
             _ => Ok(()),
         }
     }
 
-    fn own_file_tag(&self, spot: &ResolvedPath<'_>) -> Option<VersionTag> {
-        let store = spot.store();
-        if spot.hidden.is_some()
-            || spot.displaced_content() == DisplacedContent::Discard
+    fn own_file_tag(&self, resolved: &ResolvedPath<'_>) -> Option<VersionTag> {
+        let store = resolved.store();
+        if resolved.hidden.is_some()
+            || resolved.displaced_content() == DisplacedContent::Discard
             || store.history().is_none()
         {
             return None;
         }
-        let attr = store.stat(&spot.node_path).ok().filter(|attr| attr.kind == NodeKind::File)?;
+        let attr = store.stat(&resolved.node_path).ok().filter(|attr| attr.kind == NodeKind::File)?;
         // The content that the next newer revision found.
-        let mut found: Option<ContentRef> = None;
-        let (mut upto, mut left) = (RevisionNumber::NOW, MAX_REVISIONS);
+        let mut expected_content: Option<ContentRef> = None;
+        let (mut up_to, mut remaining) = (RevisionNumber::NOW, MAX_REVISIONS);
         loop {
             let query = RevisionQuery {
-                up_to: upto,
+                up_to,
                 limit: REVISIONS_PER_QUERY,
-                at: Some(spot.node_path.clone()),
+                at: Some(resolved.node_path.clone()),
                 ..RevisionQuery::all()
             };
-            let deeds = store.history()?.revisions(&query).ok()?;
-            if upto == RevisionNumber::NOW {
-                let now = deeds.current.get(&attr.node).filter(|now| now.tag == attr.tag)?;
-                found = Some(now.state.as_ref()?.content.clone()?);
+            let revisions = store.history()?.revisions(&query).ok()?;
+            if up_to == RevisionNumber::NOW {
+                let current = revisions.current.get(&attr.node).filter(|current| current.tag == attr.tag)?;
+                expected_content = Some(current.state.as_ref()?.content.clone()?);
             }
-            let last = deeds.revisions.last()?.number;
-            for deed in &deeds.revisions {
-                let line = change_of(deed, attr.node)?;
+            let last = revisions.revisions.last()?.number;
+            for revision in &revisions.revisions {
+                let change = change_of(revision, attr.node)?;
                 // If a host program has changed the file in between, nothing records who did.
-                if line.after.as_ref()?.content != found {
+                if change.after.as_ref()?.content != expected_content {
                     return None;
                 }
-                match authorship(deed, line, self.vfs.identity()) {
+                match authorship(revision, change, self.vfs.identity()) {
                     Authorship::Own => return Some(attr.tag),
                     Authorship::Foreign => return None,
-                    Authorship::Inherited => found = Some(line.before.as_ref()?.content.clone()?),
+                    Authorship::Inherited => {
+                        expected_content = Some(change.before.as_ref()?.content.clone()?)
+                    }
                 }
             }
-            left = left.checked_sub(deeds.revisions.len())?;
-            upto = RevisionNumber(last.0 - 1);
+            remaining = remaining.checked_sub(revisions.revisions.len())?;
+            up_to = RevisionNumber(last.0 - 1);
         }
     }
 
     /// Notes, where the caller may not read, what a change leaves of the earlier content. `check_own_file` uses that
     /// later.
-    pub(super) fn note_prior_content(&self, spot: &ResolvedPath<'_>, leaves: PriorContent) {
-        if spot.visibility() == Visibility::Hidden {
-            self.name_by_prior_content(leaves);
+    pub(super) fn note_prior_content(&self, resolved: &ResolvedPath<'_>, prior_content: PriorContent) {
+        if resolved.visibility() == Visibility::Hidden {
+            self.name_by_prior_content(prior_content);
         }
     }
 
     /// Names a change of attributes as such, where the caller may not read.
-    pub(super) fn sets_attributes(&self, spot: &ResolvedPath<'_>) {
-        if spot.visibility() == Visibility::Hidden {
-            self.operation_name.set(Some(ATTRIBUTES));
+    pub(super) fn name_as_set_attributes(&self, resolved: &ResolvedPath<'_>) {
+        if resolved.visibility() == Visibility::Hidden {
+            self.operation_name.set(Some(ATTRIBUTE_TOOL));
         }
     }
 
     /// Gives a change a tool name that says what it leaves, unless its own name does.
-    pub(super) fn name_by_prior_content(&self, leaves: PriorContent) {
-        let adds = APPENDING_TOOLS.contains(&&*self.tool());
-        match (leaves, adds) {
+    pub(super) fn name_by_prior_content(&self, prior_content: PriorContent) {
+        let is_appending = APPENDING_TOOLS.contains(&&*self.tool());
+        match (prior_content, is_appending) {
             (PriorContent::MayRemain, false) => self.operation_name.set(Some("append")),
             (PriorContent::Replaced, true) => self.operation_name.set(Some("write")),
             (PriorContent::MayRemain, true) | (PriorContent::Replaced, false) => {}
@@ -135,28 +139,35 @@ impl Call<'_> {
 }
 
 /// The denial for everything that isn't the caller's own file, whether something is there or not.
-pub(super) fn not_own_file(spot: &ResolvedPath<'_>) -> Error {
-    Error::NotOwnFile { path: spot.reported_path().clone(), workspace: spot.reported_workspace().clone() }
+pub(super) fn not_own_file(resolved: &ResolvedPath<'_>) -> Error {
+    Error::NotOwnFile {
+        path: resolved.reported_path().clone(),
+        workspace: resolved.reported_workspace().clone(),
+    }
 }
 
-fn change_of(deed: &Revision, node: NodeId) -> Option<&NodeChange> {
-    deed.changes.iter().find(|line| line.node == node)
+fn change_of(revision: &Revision, node: NodeId) -> Option<&NodeChange> {
+    revision.changes.iter().find(|change| change.node == node)
 }
 
-fn authorship(deed: &Revision, line: &NodeChange, caller: &Identity) -> Authorship {
-    let Identity { agent, thread, organization, .. } = &*deed.operation.identity;
+fn authorship(revision: &Revision, change: &NodeChange, caller: &Identity) -> Authorship {
+    let Identity { agent, thread, organization, .. } = &*revision.operation.identity;
     if (agent, thread, organization) != (&caller.agent, &caller.thread, &caller.organization) {
         return Authorship::Foreign;
     }
-    let place = |state: &NodeState| (state.parent, state.name.clone());
-    let tool = &*deed.operation.tool;
-    match (&line.before, &line.after) {
+    let directory_and_name = |state: &NodeState| (state.parent, state.name.clone());
+    let tool = &*revision.operation.tool;
+    match (&change.before, &change.after) {
         // What the caller may do with the file afterwards must not disclose whether it existed before.
         (None, Some(_)) if APPENDING_TOOLS.contains(&tool) => Authorship::Foreign,
         (None, Some(_)) => Authorship::Own,
         // Only the caller's own file, or one that it may read, can be moved.
-        (Some(before), Some(after)) if place(before) != place(after) => Authorship::Own,
-        (Some(_), Some(_)) if APPENDING_TOOLS.contains(&tool) || tool == ATTRIBUTES => Authorship::Inherited,
+        (Some(before), Some(after)) if directory_and_name(before) != directory_and_name(after) => {
+            Authorship::Own
+        }
+        (Some(_), Some(_)) if APPENDING_TOOLS.contains(&tool) || tool == ATTRIBUTE_TOOL => {
+            Authorship::Inherited
+        }
         // This includes a write of the content that was there already: the caller must not learn that its guess was
         // right.
         (Some(_), Some(_)) => Authorship::Own,

@@ -26,17 +26,17 @@ impl Call<'_> {
             // The change itself reports what is wrong.
             _ => return Ok(()),
         }
-        let mut over = None;
-        let visit = &mut |found: WalkEntry| {
-            let depth = to.path.depth() + found.path.depth();
-            let length = to.path.as_str().len() + 1 + found.path.as_bytes().len();
+        let mut limit_error = None;
+        let visit = &mut |entry: WalkEntry| {
+            let depth = to.path.depth() + entry.path.depth();
+            let length = to.path.as_str().len() + 1 + entry.path.as_bytes().len();
             if depth > MAX_DEPTH {
-                over = Some(PathError::TooDeep { depth });
+                limit_error = Some(PathError::TooDeep { depth });
             } else if length > MAX_PATH {
-                over = Some(PathError::TooLong { length });
+                limit_error = Some(PathError::TooLong { length });
             }
-            let enough = over.is_some() || self.check_not_stopped().is_err();
-            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let is_done = limit_error.is_some() || self.check_not_stopped().is_err();
+            if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         match from.store().walk(&from.node_path, &WalkOptions::default(), visit) {
             // In a directory whose mode lets nobody in, no path can be used anyway. Its owner may still move it.
@@ -50,6 +50,6 @@ impl Call<'_> {
             Err(cause) => return Err(from.store_error(cause)),
         }
         self.check_not_stopped()?;
-        over.map_or(Ok(()), |over| Err(to.refusal(Error::Path(over))))
+        limit_error.map_or(Ok(()), |limit_error| Err(to.refusal(Error::Path(limit_error))))
     }
 }

@@ -75,28 +75,28 @@ impl QuotaTable {
             undisclosed[table.by_store[&store_key(store)]].push(path);
         }
         let hides_anything = undisclosed.iter().any(|paths| !paths.is_empty());
-        for ((here, mounts), undisclosed) in table.stores.iter_mut().zip(mounts).zip(&undisclosed) {
+        for ((store_quotas, mounts), undisclosed) in table.stores.iter_mut().zip(mounts).zip(&undisclosed) {
             let is_outermost = |path: &&&[u8]| !at_or_above(path).skip(1).any(|outer| mounts.contains(outer));
-            here.stead_roots =
+            store_quotas.stead_roots =
                 mounts.iter().filter(is_outermost).map(|&path| StorePath::from_checked(path)).collect();
-            here.undisclosed = here.undisclosed_limits(undisclosed, stead, hides_anything);
+            store_quotas.undisclosed = store_quotas.undisclosed_limits(undisclosed, stead, hides_anything);
         }
         table
     }
 
-    fn at(&self, store: &dyn Store) -> Option<&StoreQuotas> {
+    fn for_store(&self, store: &dyn Store) -> Option<&StoreQuotas> {
         self.by_store.get(&store_key(store)).map(|&index| &self.stores[index])
     }
 
     /// The limits of this Store whose usage the caller may not know.
     pub(super) fn undisclosed_limits(&self, store: &dyn Store) -> &[QuotaLimits] {
-        self.at(store).map_or(&[], |here| &here.undisclosed)
+        self.for_store(store).map_or(&[], |quotas| &quotas.undisclosed)
     }
 
     /// The quotas that a file at this path counts against.
     pub(super) fn limits_at(&self, store: &dyn Store, path: &StorePath) -> Vec<(QuotaIndex, QuotaLimits)> {
-        let here = self.at(store).map_or(&[][..], |here| &here.workspaces);
-        let of_workspaces = here.iter().filter(|(_, quota)| path.is_at_or_below(&quota.root));
+        let workspaces = self.for_store(store).map_or(&[][..], |quotas| &quotas.workspaces);
+        let of_workspaces = workspaces.iter().filter(|(_, quota)| path.is_at_or_below(&quota.root));
         let of_stead = (!self.stead.is_unlimited()).then_some((self.limited.len(), self.stead));
         of_workspaces.map(|(index, quota)| (*index, quota.limits)).chain(of_stead).collect()
     }
@@ -117,8 +117,8 @@ impl StoreQuotas {
     }
 
     /// Adds what the stead uses in this Store.
-    fn add_stead_usage(used: Usage, here: &StoreQuotas) -> StoreResult<Usage> {
-        here.stead_roots.iter().try_fold(used, |used, path| Ok(used.plus(here.store.usage(path)?)))
+    fn add_stead_usage(used: Usage, quotas: &StoreQuotas) -> StoreResult<Usage> {
+        quotas.stead_roots.iter().try_fold(used, |used, path| Ok(used.plus(quotas.store.usage(path)?)))
     }
 
     /// The limits that count one of the undisclosed paths of this Store, or a part of it.
@@ -151,7 +151,8 @@ fn at_or_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The paths in Stores that count against quotas and that the caller may not read: WRITE_ONLY Workspaces, and what a
 /// nested Workspace hides of the outer one's Store.
 fn undisclosed_paths(router: &Router) -> Vec<(&dyn Store, StorePath)> {
-    let may_read = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
+    let may_read =
+        |workspace: &Workspace| workspace.scope().allows(Access::Read) && workspace.barrier().is_none();
     let mut paths: Vec<(&dyn Store, StorePath)> = Vec::new();
     for workspace in router.workspaces() {
         let mount = workspace.mount();
@@ -159,13 +160,13 @@ fn undisclosed_paths(router: &Router) -> Vec<(&dyn Store, StorePath)> {
             paths.push((&**mount.store(), mount.path().clone()));
         }
         for nested in router.nested(workspace.prefix()) {
-            let below = nested.prefix().strip_prefix(workspace.prefix()).expect("it is nested");
-            let hidden = mount.node_path(below).path;
+            let relative_path = nested.prefix().strip_prefix(workspace.prefix()).expect("it is nested");
+            let hidden_path = mount.node_path(relative_path).path;
             let is_shown = may_read(nested)
                 && same_store(&**nested.mount().store(), &**mount.store())
-                && *nested.mount().path() == hidden;
+                && *nested.mount().path() == hidden_path;
             if !is_shown {
-                paths.push((&**mount.store(), hidden));
+                paths.push((&**mount.store(), hidden_path));
             }
         }
     }
@@ -176,20 +177,20 @@ impl Call<'_> {
     /// The quotas that a change of this Store counts against.
     pub(super) fn quotas_for(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
         let table = &self.shared().quotas;
-        let Some(here) = table.at(store) else { return Ok(Vec::new()) };
+        let Some(store_quotas) = table.for_store(store) else { return Ok(Vec::new()) };
         let reserved = |quota: QuotaIndex| match drafts {
             DraftCounting::Counted => {
                 Usage { bytes: self.shared().draft_reservations.reserved(quota), files: 0 }
             }
             DraftCounting::Ignored => Usage::default(),
         };
-        let of_workspaces = here.workspaces.iter();
+        let of_workspaces = store_quotas.workspaces.iter();
         let with_reserved = |(index, quota): &(_, QuotaRoot)| QuotaRoot {
             usage_elsewhere: reserved(*index),
             ..quota.clone()
         };
         let mut quotas: Vec<_> = of_workspaces.map(with_reserved).collect();
-        if let (false, [root, other_roots @ ..]) = (table.stead.is_unlimited(), &*here.stead_roots) {
+        if let (false, [root, other_roots @ ..]) = (table.stead.is_unlimited(), &*store_quotas.stead_roots) {
             let elsewhere = table.stores.iter().filter(|other| !same_store(&*other.store, store));
             quotas.push(QuotaRoot {
                 root: root.clone(),
@@ -205,13 +206,17 @@ impl Call<'_> {
 }
 
 /// Leaves the usage out of a refusal by one of these limits.
-pub(super) fn without_usage(cause: StoreError, withheld: &[QuotaLimits]) -> StoreError {
+pub(super) fn without_usage(cause: StoreError, undisclosed: &[QuotaLimits]) -> StoreError {
     let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
-    let is_withheld = |limits: &QuotaLimits| match on {
+    let is_undisclosed = |limits: &QuotaLimits| match on {
         QuotaResource::Bytes => limits.bytes == Some(allowed),
         QuotaResource::Files => limits.files == Some(allowed),
         // The size of one file that the caller may not read isn't disclosed anyway.
         QuotaResource::FileBytes => false,
     };
-    if withheld.iter().any(is_withheld) { StoreError::OverQuotaUndisclosed { on, allowed } } else { cause }
+    if undisclosed.iter().any(is_undisclosed) {
+        StoreError::OverQuotaUndisclosed { on, allowed }
+    } else {
+        cause
+    }
 }

@@ -102,11 +102,11 @@ impl Vfs {
     /// The attributes of a path. Doesn't follow a symlink in its last component.
     pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| {
-            let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.node_path) {
-                Err(StoreError::NotFound) if call.is_synthetic_directory(spot) => Ok(None),
+            let stat_own = |resolved: &ResolvedPath<'_>| match resolved.store().stat(&resolved.node_path) {
+                Err(StoreError::NotFound) if call.is_synthetic_directory(resolved) => Ok(None),
                 answer => answer.map(Some),
             };
-            let (attr, path) = call.resolve_any_and_call(path, look, |_| None)?;
+            let (attr, path) = call.resolve_any_and_call(path, stat_own, |_| None)?;
             Ok(call.stat_result(path, attr))
         })
     }
@@ -131,12 +131,13 @@ impl Vfs {
     pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
-            let (whole, spot) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().read(&spot.node_path, limit))?;
-            call.set_bytes(whole.bytes.len() as u64);
-            self.shared.read_set.record(&spot.path, whole.attr.tag);
-            let (bytes, size) = (whole.bytes, whole.attr.size);
-            Ok(BytesRead { path: spot.path, bytes, size, tag: whole.attr.tag })
+            let (content, resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
+                resolved.store().read(&resolved.node_path, limit)
+            })?;
+            call.set_bytes(content.bytes.len() as u64);
+            self.shared.read_set.record(&resolved.path, content.attr.tag);
+            let (bytes, size) = (content.bytes, content.attr.size);
+            Ok(BytesRead { path: resolved.path, bytes, size, tag: content.attr.tag })
         })
     }
 
@@ -149,21 +150,21 @@ impl Vfs {
     pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
-            let ((bytes, attr), spot) = call.resolve_and_call(path, Access::Read, |spot| {
-                let content = spot.store().open(&spot.node_path, OpenPurpose::Read)?;
+            let ((bytes, attr), resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
+                let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;
                 let attr = content.attr();
-                let wanted = range.length.min(attr.size.saturating_sub(range.offset));
-                if wanted > limit {
-                    return Err(StoreError::TooLarge { size: wanted, limit });
+                let length = range.length.min(attr.size.saturating_sub(range.offset));
+                if length > limit {
+                    return Err(StoreError::TooLarge { size: length, limit });
                 }
-                let mut bytes = vec![0; usize::try_from(wanted).expect("the limit fits into memory")];
+                let mut bytes = vec![0; usize::try_from(length).expect("the limit fits into memory")];
                 let count = content.read_at(range.offset, &mut bytes)?;
                 bytes.truncate(count);
                 Ok((bytes, attr))
             })?;
             call.set_bytes(bytes.len() as u64);
-            self.shared.read_set.record(&spot.path, attr.tag);
-            Ok(BytesRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
+            self.shared.read_set.record(&resolved.path, attr.tag);
+            Ok(BytesRead { path: resolved.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
 
@@ -175,8 +176,9 @@ impl Vfs {
     /// The target of a symlink, as it was written.
     pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
         self.call("read_link", [path.into_path()], |call, [path]| {
-            let (target, _) =
-                call.resolve_and_call(path, Access::Read, |spot| spot.store().read_link(&spot.node_path))?;
+            let (target, _) = call.resolve_and_call(path, Access::Read, |resolved| {
+                resolved.store().read_link(&resolved.node_path)
+            })?;
             call.set_bytes(target.len() as u64);
             Ok(String::from_utf8_lossy(&target).into_owned())
         })
@@ -185,12 +187,12 @@ impl Vfs {
     /// Opens a file to read it piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {
-            let (content, spot) = call.resolve_and_call(path, Access::Read, |spot| {
-                spot.store().open(&spot.node_path, OpenPurpose::Read)
+            let (content, resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
+                resolved.store().open(&resolved.node_path, OpenPurpose::Read)
             })?;
-            let lasting = call.open_audit(OpenRecording::Recorded)?;
-            self.shared.read_set.record(&spot.path, content.attr().tag);
-            Ok(FileReader { content, position: 0, path: spot.path, audit: lasting })
+            let audit = call.open_audit(OpenRecording::Recorded)?;
+            self.shared.read_set.record(&resolved.path, content.attr().tag);
+            Ok(FileReader { content, position: 0, path: resolved.path, audit })
         });
         opened.map(|(reader, _)| reader)
     }
@@ -240,25 +242,26 @@ impl Call<'_> {
 
     fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
-        let ((lines, attr), spot) = self.resolve_and_call(path, Access::Read, |spot| -> StoreResult<_> {
-            let content = spot.store().open(&spot.node_path, OpenPurpose::Read)?;
-            Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
-        })?;
+        let ((lines, attr), resolved) =
+            self.resolve_and_call(path, Access::Read, |resolved| -> StoreResult<_> {
+                let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;
+                Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
+            })?;
         if let Continuation::End { lines: total } = lines.continuation
             && lines.count == 0
             && first > total.max(1)
         {
-            return Err(Error::LineOutOfRange { path: spot.path, lines: total, offset: first });
+            return Err(Error::LineOutOfRange { path: resolved.path, lines: total, offset: first });
         }
         let binary = |path| Error::Binary { path };
-        let text = String::from_utf8(lines.bytes).map_err(|_| binary(spot.path.clone()))?;
+        let text = String::from_utf8(lines.bytes).map_err(|_| binary(resolved.path.clone()))?;
         if text.contains('\0') {
-            return Err(binary(spot.path));
+            return Err(binary(resolved.path));
         }
         self.set_bytes(text.len() as u64);
-        self.shared().read_set.record(&spot.path, attr.tag);
+        self.shared().read_set.record(&resolved.path, attr.tag);
         Ok(TextRead {
-            path: spot.path,
+            path: resolved.path,
             text,
             first,
             count: lines.count,

@@ -25,36 +25,36 @@ struct ReadSetEntries {
 impl ReadSet {
     /// Notes that the caller has seen this version of a file.
     pub(super) fn record(&self, path: &VfsPath, tag: VersionTag) {
-        let mut memory = self.0.lock();
-        if let Some(known) = memory.tags.get_mut(path) {
-            *known = tag;
+        let mut entries = self.0.lock();
+        if let Some(last_tag) = entries.tags.get_mut(path) {
+            *last_tag = tag;
             return;
         }
-        if memory.tags.len() >= CAPACITY
-            && let Some(oldest) = memory.order.pop_front()
+        if entries.tags.len() >= CAPACITY
+            && let Some(oldest) = entries.order.pop_front()
         {
-            memory.tags.remove(&oldest);
+            entries.tags.remove(&oldest);
         }
-        memory.tags.insert(path.clone(), tag);
-        memory.order.push_back(path.clone());
+        entries.tags.insert(path.clone(), tag);
+        entries.order.push_back(path.clone());
     }
 
     /// Notes that the caller itself changed a file. It counts as having seen the new version only if it had seen the
     /// one before.
     pub(super) fn advance(&self, path: &VfsPath, before: Option<VersionTag>, after: VersionTag) {
-        let mut memory = self.0.lock();
-        if let Some(known) = memory.tags.get_mut(path)
-            && Some(*known) == before
+        let mut entries = self.0.lock();
+        if let Some(last_tag) = entries.tags.get_mut(path)
+            && Some(*last_tag) == before
         {
-            *known = after;
+            *last_tag = after;
         }
     }
 
     /// Forgets a file: the caller put something else there, so the version that it had seen no longer counts.
     pub(super) fn forget(&self, path: &VfsPath) {
-        let mut memory = self.0.lock();
-        if memory.tags.remove(path).is_some() {
-            memory.order.retain(|known| known != path);
+        let mut entries = self.0.lock();
+        if entries.tags.remove(path).is_some() {
+            entries.order.retain(|other| other != path);
         }
     }
 
@@ -73,36 +73,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_is_bounded_and_forgets_the_oldest() {
-        let seen = ReadSet::default();
+    fn the_read_set_is_bounded_and_forgets_the_oldest_file() {
+        let read_set = ReadSet::default();
         let path = |n: usize| VfsPath::parse(&n.to_string()).unwrap();
         for n in 0..=CAPACITY {
-            seen.record(&path(n), VersionTag(n as u128));
+            read_set.record(&path(n), VersionTag(n as u128));
         }
-        assert_eq!(seen.last_read_tag(&path(0)), None);
-        assert_eq!(seen.last_read_tag(&path(1)), Some(VersionTag(1)));
-        assert_eq!(seen.0.lock().tags.len(), CAPACITY);
-        assert_eq!(seen.0.lock().order.len(), CAPACITY);
+        assert_eq!(read_set.last_read_tag(&path(0)), None);
+        assert_eq!(read_set.last_read_tag(&path(1)), Some(VersionTag(1)));
+        assert_eq!(read_set.0.lock().tags.len(), CAPACITY);
+        assert_eq!(read_set.0.lock().order.len(), CAPACITY);
     }
 
     #[test]
-    fn what_is_forgotten_takes_no_place() {
-        let seen = ReadSet::default();
+    fn a_forgotten_file_takes_no_space() {
+        let read_set = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
-        seen.record(&path, VersionTag(1));
-        seen.forget(&path);
-        assert_eq!(seen.last_read_tag(&path), None);
-        assert!(seen.0.lock().order.is_empty());
+        read_set.record(&path, VersionTag(1));
+        read_set.forget(&path);
+        assert_eq!(read_set.last_read_tag(&path), None);
+        assert!(read_set.0.lock().order.is_empty());
     }
 
     #[test]
-    fn a_change_of_ones_own_is_known_only_on_top_of_what_was_known() {
-        let seen = ReadSet::default();
+    fn the_callers_change_counts_as_read_only_if_the_version_before_was_read() {
+        let read_set = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
-        seen.record(&path, VersionTag(1));
-        seen.advance(&path, Some(VersionTag(1)), VersionTag(2));
-        assert_eq!(seen.last_read_tag(&path), Some(VersionTag(2)));
-        seen.advance(&path, Some(VersionTag(7)), VersionTag(8));
-        assert_eq!(seen.last_read_tag(&path), Some(VersionTag(2)));
+        read_set.record(&path, VersionTag(1));
+        read_set.advance(&path, Some(VersionTag(1)), VersionTag(2));
+        assert_eq!(read_set.last_read_tag(&path), Some(VersionTag(2)));
+        read_set.advance(&path, Some(VersionTag(7)), VersionTag(8));
+        assert_eq!(read_set.last_read_tag(&path), Some(VersionTag(2)));
     }
 }

@@ -67,8 +67,8 @@ impl Redirect {
     fn symlink(from: &ResolvedPath<'_>, hit: &LinkHit) -> Self {
         let target = || {
             // A symlink in the Mount's own path is not followed: it would lead out of the Mount.
-            let below = hit.depth.checked_sub(from.workspace.mount().path().depth())?;
-            let link = (below > 0).then(|| from.path.ancestor(from.workspace.prefix().depth() + below))?;
+            let depth = hit.depth.checked_sub(from.workspace.mount().path().depth())?;
+            let link = (depth > 0).then(|| from.path.ancestor(from.workspace.prefix().depth() + depth))?;
             let target = std::str::from_utf8(&hit.target).ok()?;
             let target = link.parent()?.resolve_symlink_target(target).ok()?;
             target.join(from.path.strip_prefix(&link)?).ok()

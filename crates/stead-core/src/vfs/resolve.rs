@@ -160,12 +160,12 @@ impl<'v> Call<'v> {
         if self.scope.get().is_none() {
             self.scope.set(Some(workspace.scope()));
         }
-        let withheld = |barrier: &Barrier| {
+        let behind_barrier = |barrier: &Barrier| {
             let workspace = workspace.prefix().clone();
             Error::BehindBarrier { path: path.clone(), workspace, barrier: barrier.clone() }
         };
         if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
-            return Err(withheld(barrier));
+            return Err(behind_barrier(barrier));
         }
         if !workspace.scope().allows(access) {
             return Err(Error::ScopeDenied {
@@ -177,7 +177,7 @@ impl<'v> Call<'v> {
             });
         }
         if let Some(barrier) = workspace.barrier() {
-            return Err(withheld(barrier));
+            return Err(behind_barrier(barrier));
         }
         let resolved = ResolvedPath {
             workspace,
@@ -186,20 +186,20 @@ impl<'v> Call<'v> {
             node_path: workspace.mount().node_path(relative_path),
             hidden: None,
         };
-        let changes = matches!(access, Access::Write | Access::MoveOut | Access::Restore);
-        if changes && !workspace.protect().is_empty() {
+        let is_change = matches!(access, Access::Write | Access::MoveOut | Access::Restore);
+        if is_change && !workspace.protect().is_empty() {
             let is_protected = |path: &str| workspace.protect().matches_path_or_ancestor(path);
             if is_protected(relative_path) || resolved.path_in_store().is_some_and(is_protected) {
                 return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
             }
-            for part in GitName::all_in(&resolved) {
-                self.check_repository(&resolved, &part)?;
+            for git_name in GitName::all_in(&resolved) {
+                self.check_repository(&resolved, &git_name)?;
             }
         }
-        if changes && resolved.visibility() == Visibility::Hidden {
+        if is_change && resolved.visibility() == Visibility::Hidden {
             let store = workspace.mount().store();
-            let place = || (Arc::clone(store), resolved.node_path.path.clone());
-            self.blind_at.borrow_mut().get_or_insert_with(place);
+            let location = || (Arc::clone(store), resolved.node_path.path.clone());
+            self.blind_at.borrow_mut().get_or_insert_with(location);
         }
         // Last, so that a person isn't asked about what is refused anyway.
         if self.vfs.approval.needs_approval(path, access, Some(workspace)) {
@@ -212,18 +212,18 @@ impl<'v> Call<'v> {
     }
 
     /// Refuses a change that would make git obey the agent.
-    fn check_repository(&self, resolved: &ResolvedPath<'_>, part: &GitName) -> Result<()> {
+    fn check_repository(&self, resolved: &ResolvedPath<'_>, git_name: &GitName) -> Result<()> {
         let mut created = self.created_git_names.borrow_mut();
         let exists = |path: StorePath| {
             created.contains(&path) || resolved.store().stat(&NodePath::from_root(path)).is_ok()
         };
-        match part.verdict(exists) {
+        match git_name.verdict(exists) {
             RepositoryVerdict::Refused => Err(Error::GitRepository {
                 path: resolved.path.clone(),
                 workspace: resolved.workspace.prefix().clone(),
             }),
             RepositoryVerdict::Allowed(free) => {
-                created.insert(part.path());
+                created.insert(git_name.path());
                 let store = resolved.workspace.mount().store();
                 self.expect_free.borrow_mut().extend(free.into_iter().map(|path| (Arc::clone(store), path)));
                 Ok(())
@@ -297,12 +297,12 @@ impl<'v> Call<'v> {
         &self,
         path: &VfsPath,
     ) -> Result<(Option<(Attr, ResolvedPath<'v>)>, VfsPath)> {
-        let look = |resolved: &ResolvedPath<'v>| match resolved.stat_or_symlink_hit()? {
+        let stat_existing = |resolved: &ResolvedPath<'v>| match resolved.stat_or_symlink_hit()? {
             Some(attr) => Ok(Some((attr, resolved.clone()))),
             None if self.is_synthetic_directory(resolved) => Ok(None),
             None => Err(StoreError::NotFound),
         };
-        self.resolve_any_and_call(path, look, |_| None)
+        self.resolve_any_and_call(path, stat_existing, |_| None)
     }
 
     /// Follows every symlink of a path, including one in the last component. Nothing needs to exist there.
@@ -323,11 +323,11 @@ impl<'v> Call<'v> {
 }
 
 /// The attributes of what is at a path, if something is. A symlink is an error, for the caller to follow it.
-pub(super) fn stat_or_symlink_hit(store: &dyn Store, at: &NodePath) -> StoreResult<Option<Attr>> {
-    match store.stat(at) {
+pub(super) fn stat_or_symlink_hit(store: &dyn Store, node_path: &NodePath) -> StoreResult<Option<Attr>> {
+    match store.stat(node_path) {
         // The error that a Store would report if it had to follow the symlink.
         Ok(attr) if attr.kind == NodeKind::Symlink => {
-            Err(LinkHit::error_at(at.path.depth(), store.read_link(at)?))
+            Err(LinkHit::error_at(node_path.path.depth(), store.read_link(node_path)?))
         }
         Ok(attr) => Ok(Some(attr)),
         Err(StoreError::NotFound) => Ok(None),

@@ -64,10 +64,10 @@ impl Vfs {
                 time_limit: Duration::from_secs(10),
                 ..WalkQuery::default()
             };
-            let WalkResult { entries: mut found, unreadable: unread } = call.walk(path, &query)?;
-            let truncated = found.len() > limit;
-            found.truncate(limit);
-            Ok(GlobResult { entries: found, truncated, unreadable: unread })
+            let WalkResult { mut entries, unreadable } = call.walk(path, &query)?;
+            let truncated = entries.len() > limit;
+            entries.truncate(limit);
+            Ok(GlobResult { entries, truncated, unreadable })
         })
     }
 
@@ -84,8 +84,8 @@ impl Call<'_> {
         let globs = |patterns: &[String]| PathGlobs::new(patterns, Anchor::AnyDirectory);
         let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
         let grep = Grep::new(query, include, globs(&query.exclude)?)?;
-        let mut best = FirstResults { query, files: BTreeMap::new(), results: 0, truncated: false };
-        let (mut timed_out, mut unread) = (false, Vec::new());
+        let mut first_results = FirstResults { query, files: BTreeMap::new(), results: 0, truncated: false };
+        let (mut timed_out, mut unreadable) = (false, Vec::new());
         for region in self.regions(path)? {
             let mut grep = grep.clone();
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
@@ -94,21 +94,21 @@ impl Call<'_> {
             grep.unreadable = UnreadablePaths::default();
             grep.monitor.clone_from(&self.vfs.monitor);
             let searched = region.root.store().grep(&region.root.node_path, &grep, &mut |file| {
-                best.add(region.logical_path(&file.path), file.hits.count, file.hits.lines);
+                first_results.add(region.logical_path(&file.path), file.hits.count, file.hits.lines);
                 ControlFlow::Continue(())
             });
-            self.report_progress(best.results as u64, None)?;
-            region.collect_unreadable(&grep.unreadable, &mut unread);
+            self.report_progress(first_results.results as u64, None)?;
+            region.collect_unreadable(&grep.unreadable, &mut unreadable);
             match searched {
                 // The search of the last file may have been cut short.
                 Ok(()) => timed_out |= grep.should_stop(),
                 Err(StoreError::Unavailable { .. }) if grep.should_stop() => timed_out = true,
                 Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
-                Err(cause) => region.handle_error(cause, &mut unread)?,
+                Err(cause) => region.note_or_fail(cause, &mut unreadable)?,
             }
         }
-        unread.sort();
-        Ok(GrepResult { timed_out, unreadable: unread, ..best.finish() })
+        unreadable.sort();
+        Ok(GrepResult { timed_out, unreadable, ..first_results.finish() })
     }
 }
 
@@ -146,13 +146,13 @@ impl FirstResults<'_> {
             && let Some(mut last) = self.files.last_entry()
         {
             let file = last.get_mut();
-            let keep = file.count - excess;
+            let kept_count = file.count - excess;
             let mut matches = 0;
             file.lines.retain(|line| {
                 matches += usize::from(line.role == LineRole::Match);
-                matches <= keep
+                matches <= kept_count
             });
-            file.count = keep;
+            file.count = kept_count;
             self.truncated = true;
         }
         let files = self.files.into_values().collect();

@@ -19,7 +19,7 @@ pub(super) struct SingleRecord {
     /// Whether the record was written already, for example together with a change.
     written: AtomicBool,
     /// The record of the last `Vfs` call. It stands for the ones before, which only led to it.
-    held: Mutex<Option<AuditRecord>>,
+    held_back: Mutex<Option<AuditRecord>>,
 }
 
 impl fmt::Debug for SingleRecord {
@@ -36,7 +36,7 @@ impl SingleRecord {
 
     /// Holds a record back until the surface's call ends.
     pub(super) fn hold_back(&self, record: AuditRecord) {
-        *self.held.lock() = Some(record);
+        *self.held_back.lock() = Some(record);
     }
 }
 
@@ -60,34 +60,35 @@ impl Vfs {
         tool: impl Into<Cow<'static, str>>,
         path: Option<&str>,
         end: impl FnOnce(&E) -> CallEnd,
-        act: impl FnOnce(&Vfs) -> Result<T, E>,
+        body: impl FnOnce(&Vfs) -> Result<T, E>,
     ) -> Result<T, E> {
         let tool = tool.into();
-        let inside = match (&self.tool, self.operation) {
-            (Some(own), Some(_)) if *own == tool => self.clone(),
+        let inner_vfs = match (&self.tool, self.operation) {
+            (Some(current), Some(_)) if *current == tool => self.clone(),
             _ => self.operation(tool.clone()),
         };
         // Inside another single record or a compound operation, that one's record covers this call.
         let Some(log) =
             self.shared.audit.as_ref().filter(|_| self.compound.is_none() && self.single_record.is_none())
         else {
-            return act(&inside);
+            return body(&inner_vfs);
         };
-        let (at, began, once) = (self.shared.clock.now(), Instant::now(), Arc::new(SingleRecord::default()));
-        let inside = Vfs { single_record: Some(Arc::clone(&once)), ..inside };
-        let result = act(&inside);
+        let (at, began, single_record) =
+            (self.shared.clock.now(), Instant::now(), Arc::new(SingleRecord::default()));
+        let inner_vfs = Vfs { single_record: Some(Arc::clone(&single_record)), ..inner_vfs };
+        let result = body(&inner_vfs);
         let outcome = match result.as_ref().err().map(end) {
             Some(CallEnd::Pending) => return result,
             Some(CallEnd::Outcome(outcome)) => Some(outcome),
             None => None,
         };
-        if once.written.load(Ordering::Relaxed) {
+        if single_record.written.load(Ordering::Relaxed) {
             return result;
         }
-        let held = once.held.lock().take();
-        let record = match held {
-            Some(held) => AuditRecord { outcome: outcome.unwrap_or(held.outcome), ..held },
-            None => self.record_without_call(&inside, path, outcome.unwrap_or(AuditOutcome::Ok)),
+        let held_back = single_record.held_back.lock().take();
+        let record = match held_back {
+            Some(record) => AuditRecord { outcome: outcome.unwrap_or(record.outcome), ..record },
+            None => self.record_without_call(&inner_vfs, path, outcome.unwrap_or(AuditOutcome::Ok)),
         };
         let record = AuditRecord { at, call: tool, duration: began.elapsed(), ..record };
         log.append(&record).map_err(|cause| E::from(Error::AuditUnavailable(cause)))?;
@@ -95,15 +96,15 @@ impl Vfs {
     }
 
     /// The record of a surface's call that made no `Vfs` call.
-    fn record_without_call(&self, inside: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
+    fn record_without_call(&self, inner_vfs: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
         let paths: Vec<_> = path.and_then(|path| VfsPath::parse(path).ok()).into_iter().collect();
         let route = paths.first().and_then(|path| self.shared.router.route(path));
         AuditRecord {
             stead: self.shared.stead.clone(),
             scope: route.map(|route| route.workspace.scope()),
             paths,
-            operation: inside.operation,
-            facts: inside.facts.clone(),
+            operation: inner_vfs.operation,
+            facts: inner_vfs.facts.clone(),
             ..AuditRecord::new(self.shared.clock.now(), Arc::clone(&self.shared.identity), "", outcome)
         }
     }

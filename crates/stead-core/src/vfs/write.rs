@@ -64,11 +64,18 @@ impl WriteOptions {
     }
 
     /// The Store's options for a write at this path.
-    pub(super) fn put_options(&self, spot: &ResolvedPath<'_>) -> PutOptions {
+    pub(super) fn put_options(&self, resolved: &ResolvedPath<'_>) -> PutOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
         // An error about a missing parent would disclose what is there.
-        let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
-        PutOptions { expect, parents, mode, modified, displaced: spot.displaced_content(), max_size: None }
+        let parents = if resolved.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+        PutOptions {
+            expect,
+            parents,
+            mode,
+            modified,
+            displaced: resolved.displaced_content(),
+            max_size: None,
+        }
     }
 }
 
@@ -133,14 +140,14 @@ impl ResolvedPath<'_> {
         }
     }
 
-    pub(super) fn protected_names(&self, on: Side) -> Option<ProtectedNames> {
+    pub(super) fn protected_names(&self, side: Side) -> Option<ProtectedNames> {
         let globs = self.workspace.protect();
         if globs.is_empty() {
             return None;
         }
-        let mut at = vec![self.relative_path().to_owned()];
-        at.extend(self.path_in_store().map(str::to_owned));
-        Some(ProtectedNames { globs: Arc::clone(globs), roots: at, side: on })
+        let mut roots = vec![self.relative_path().to_owned()];
+        roots.extend(self.path_in_store().map(str::to_owned));
+        Some(ProtectedNames { globs: Arc::clone(globs), roots, side })
     }
 
     /// Refuses a file or a symlink at a directory that leads to something protected: it would take the place of what is
@@ -174,12 +181,12 @@ impl Vfs {
             let bytes = content.into();
             call.set_bytes(bytes.len() as u64);
             if bytes.len() > MAX_CLONED_CONTENT {
-                let spot = call.resolve_to_put(path)?;
-                return call.put_resolved(&spot, Content::Bytes(bytes), options);
+                let resolved = call.resolve_to_put(path)?;
+                return call.put_resolved(&resolved, Content::Bytes(bytes), options);
             }
             let (written, _) =
-                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                    call.put_at(spot, Content::Bytes(bytes.clone()), options)
+                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                    call.put_at(resolved, Content::Bytes(bytes.clone()), options)
                 })?;
             Ok(written)
         })
@@ -189,14 +196,14 @@ impl Vfs {
     pub fn write_from(
         &self,
         path: impl IntoPath,
-        from: &mut dyn Read,
+        reader: &mut dyn Read,
         options: &WriteOptions,
     ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
-            let spot = call.resolve_to_put(path)?;
-            let sealed = call.draft_from_reader(&spot, from)?;
+            let resolved = call.resolve_to_put(path)?;
+            let sealed = call.draft_from_reader(&resolved, reader)?;
             call.set_bytes(sealed.size());
-            call.put_resolved(&spot, Content::Sealed(sealed), options)
+            call.put_resolved(&resolved, Content::Sealed(sealed), options)
         })
     }
 
@@ -216,25 +223,25 @@ impl Vfs {
             let bytes = content.into();
             call.set_bytes(bytes.len() as u64);
             let (written, _) =
-                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                    spot.check_not_protected_ancestor()?;
+                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                    resolved.check_not_protected_ancestor()?;
                     call.check_size(bytes.len() as u64)?;
                     let limit = call.shared().limits.max_file_size;
-                    let put = PutOptions {
+                    let put_options = PutOptions {
                         max_size: (limit < u64::MAX).then_some(limit),
-                        ..options.put_options(spot)
+                        ..options.put_options(resolved)
                     };
                     let step = Step::Append {
-                        at: spot.node_path.clone(),
+                        at: resolved.node_path.clone(),
                         content: Content::Bytes(bytes.clone()),
-                        options: put,
+                        options: put_options,
                     };
-                    call.check_own_precondition(spot, options.expect)?;
-                    call.note_prior_content(spot, PriorContent::MayRemain);
-                    let changed = call.apply_step(spot, step);
+                    call.check_own_precondition(resolved, options.expect)?;
+                    call.note_prior_content(resolved, PriorContent::MayRemain);
+                    let applied = call.apply_step(resolved, step);
                     let (outcome, written) =
-                        changed.map_err(|cause| precondition_error(spot, options.expect, cause))?;
-                    call.advance_read_set(spot, &outcome);
+                        applied.map_err(|cause| precondition_error(resolved, options.expect, cause))?;
+                    call.advance_read_set(resolved, &outcome);
                     Ok(written)
                 })?;
             Ok(written)
@@ -270,15 +277,16 @@ impl Vfs {
     /// Makes a directory. `parents` says whether missing parents are made, too.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
-            let made = call.resolve_and_call(path, Access::Write, |spot| {
+            let result = call.resolve_and_call(path, Access::Write, |resolved| {
                 // An error about a missing parent would disclose what is there.
-                let parents = if spot.visibility() == Visibility::Hidden { Parents::Create } else { parents };
-                let step = Step::Mkdir { at: spot.node_path.clone(), parents, mode: None };
-                call.apply_step(spot, step).map(|(_, written)| written)
+                let parents =
+                    if resolved.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+                let step = Step::Mkdir { at: resolved.node_path.clone(), parents, mode: None };
+                call.apply_step(resolved, step).map(|(_, written)| written)
             });
-            match made {
+            match result {
                 Err(error) if error.reveals_existence() => call.undisclosed_result(path),
-                made => made.map(|(written, _)| written),
+                result => result.map(|(written, _)| written),
             }
         })
     }
@@ -292,15 +300,15 @@ impl Vfs {
                 ));
             }
             let (written, _) =
-                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                    spot.check_not_protected_ancestor()?;
+                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                    resolved.check_not_protected_ancestor()?;
                     let step = Step::Symlink {
-                        at: spot.node_path.clone(),
+                        at: resolved.node_path.clone(),
                         target: target.as_bytes().to_vec(),
                         parents: Parents::Create,
                         expect: Precondition::Absent,
                     };
-                    Ok(call.apply_step(spot, step)?.1)
+                    Ok(call.apply_step(resolved, step)?.1)
                 })?;
             Ok(written)
         })
@@ -315,14 +323,14 @@ impl Vfs {
     ) -> Result<WriteResult> {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
             let (written, _) =
-                call.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-                    if spot.visibility() == Visibility::Hidden {
-                        call.check_own_file(spot)?;
+                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                    if resolved.visibility() == Visibility::Hidden {
+                        call.check_own_file(resolved)?;
                     }
-                    call.sets_attributes(spot);
-                    let step = Step::SetAttr { at: spot.node_path.clone(), mode, modified };
-                    let (outcome, written) = call.apply_step(spot, step)?;
-                    call.advance_read_set(spot, &outcome);
+                    call.name_as_set_attributes(resolved);
+                    let step = Step::SetAttr { at: resolved.node_path.clone(), mode, modified };
+                    let (outcome, written) = call.apply_step(resolved, step)?;
+                    call.advance_read_set(resolved, &outcome);
                     Ok(written)
                 })?;
             Ok(written)
@@ -345,15 +353,15 @@ impl Call<'_> {
     /// Writes a stream into a draft of the Store at this path.
     pub(super) fn draft_from_reader(
         &self,
-        spot: &ResolvedPath<'_>,
-        from: &mut dyn Read,
+        resolved: &ResolvedPath<'_>,
+        reader: &mut dyn Read,
     ) -> Result<SealedContent> {
-        let failed = |cause| spot.store_error(cause);
-        let mut draft = spot.store().draft(DraftBase::Empty).map_err(failed)?;
+        let failed = |cause| resolved.store_error(cause);
+        let mut draft = resolved.store().draft(DraftBase::Empty).map_err(failed)?;
         let mut buffer = vec![0; 256 << 10];
         let mut size = 0;
         loop {
-            let count = match from.read(&mut buffer) {
+            let count = match reader.read(&mut buffer) {
                 Ok(0) => return draft.seal().map_err(failed),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -373,46 +381,46 @@ impl Call<'_> {
     /// Writes content to a path whose symlinks have been followed.
     fn put_resolved(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         content: Content,
         options: &WriteOptions,
     ) -> Result<WriteResult> {
-        self.put_at(spot, content, options).map_err(|stop| match stop {
+        self.put_at(resolved, content, options).map_err(|error| match error {
             // The path was not a symlink when it was resolved.
-            ResolvedCallError::Store(StoreError::Link(_)) => spot.store_error(StoreError::Conflict),
-            stop => stop.into_error(spot),
+            ResolvedCallError::Store(StoreError::Link(_)) => resolved.store_error(StoreError::Conflict),
+            error => error.into_error(resolved),
         })
     }
 
     fn put_at(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         content: Content,
         options: &WriteOptions,
     ) -> Result<WriteResult, ResolvedCallError> {
-        spot.check_not_protected_ancestor()?;
+        resolved.check_not_protected_ancestor()?;
         self.check_size(content.size())?;
-        let VfsShared { read_set: seen, lost_updates, .. } = self.shared();
+        let VfsShared { read_set, lost_updates, .. } = self.shared();
         let guard = match (options.expect, lost_updates) {
             // A WRITE_ONLY caller can't re-read, so the lost-update guard is off for it.
-            (Precondition::Any, LostUpdates::Refuse) if spot.visibility() == Visibility::Visible => {
-                seen.last_read_tag(&spot.path)
+            (Precondition::Any, LostUpdates::Refuse) if resolved.visibility() == Visibility::Visible => {
+                read_set.last_read_tag(&resolved.path)
             }
             _ => None,
         };
         let expect = guard.map_or(options.expect, Precondition::TagOrAbsent);
-        let put = PutOptions { expect, ..options.put_options(spot) };
-        let step = Step::Write { at: spot.node_path.clone(), content, options: put };
-        self.check_own_precondition(spot, options.expect)?;
-        self.note_prior_content(spot, PriorContent::Replaced);
-        let (outcome, written) = match self.apply_step(spot, step) {
+        let put_options = PutOptions { expect, ..options.put_options(resolved) };
+        let step = Step::Write { at: resolved.node_path.clone(), content, options: put_options };
+        self.check_own_precondition(resolved, options.expect)?;
+        self.note_prior_content(resolved, PriorContent::Replaced);
+        let (outcome, written) = match self.apply_step(resolved, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
-                return Err(Error::LostUpdate { path: spot.path.clone() }.into());
+                return Err(Error::LostUpdate { path: resolved.path.clone() }.into());
             }
-            answer => answer.map_err(|cause| precondition_error(spot, options.expect, cause))?,
+            answer => answer.map_err(|cause| precondition_error(resolved, options.expect, cause))?,
         };
         if let Some(attr) = outcome.attr {
-            seen.record(&spot.path, attr.tag);
+            read_set.record(&resolved.path, attr.tag);
         }
         Ok(written)
     }
@@ -424,88 +432,95 @@ impl Call<'_> {
 
     fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<EditResult> {
         let (edited, _) =
-            self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+            self.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
                 let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
-                self.check_own_precondition(spot, expect)?;
-                if spot.visibility() == Visibility::Hidden {
-                    expect = Precondition::Tag(self.check_own_file(spot)?);
-                    self.note_prior_content(spot, PriorContent::Replaced);
+                self.check_own_precondition(resolved, expect)?;
+                if resolved.visibility() == Visibility::Hidden {
+                    expect = Precondition::Tag(self.check_own_file(resolved)?);
+                    self.note_prior_content(resolved, PriorContent::Replaced);
                 }
                 let VfsShared { limits, quota, .. } = self.shared();
                 let edit = edit
                     .clone()
                     .with_max_size(limits.max_file_size)
                     .with_quota(*quota)
-                    .with_quota(spot.workspace.quota());
+                    .with_quota(resolved.workspace.quota());
                 // If nothing is there, or it isn't a file, the Store refuses the edit.
-                let size = spot.store().stat(&spot.node_path).map_or(0, |attr| attr.size);
+                let size = resolved.store().stat(&resolved.node_path).map_or(0, |attr| attr.size);
                 let _memory = self.reserve(edit.memory_needed(size))?;
                 let step = Step::Edit {
-                    at: spot.node_path.clone(),
+                    at: resolved.node_path.clone(),
                     edit,
                     expect,
-                    displaced: spot.displaced_content(),
+                    displaced: resolved.displaced_content(),
                 };
-                let changed = self.apply_step(spot, step);
-                let (outcome, written) = changed.map_err(|cause| precondition_error(spot, expect, cause))?;
-                self.advance_read_set(spot, &outcome);
+                let applied = self.apply_step(resolved, step);
+                let (outcome, written) =
+                    applied.map_err(|cause| precondition_error(resolved, expect, cause))?;
+                self.advance_read_set(resolved, &outcome);
                 Ok(EditResult { written, replaced: outcome.replaced })
             })?;
         Ok(edited)
     }
 
-    fn advance_read_set(&self, spot: &ResolvedPath<'_>, outcome: &StepOutcome) {
+    fn advance_read_set(&self, resolved: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
-            self.shared().read_set.advance(&spot.path, outcome.before, attr.tag);
+            self.shared().read_set.advance(&resolved.path, outcome.before, attr.tag);
         }
     }
 
     fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<RemoveResult> {
         let expect = options.if_match.map_or(Precondition::Any, Precondition::from);
-        let removed = self.resolve_and_call(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
-            self.check_movable(spot)?;
-            self.check_own_precondition(spot, expect)?;
-            let step = Step::Remove {
-                at: spot.node_path.clone(),
-                subtree,
-                expect,
-                if_missing: if options.force { IfMissing::Ignore } else { IfMissing::Fail },
-                protected: spot.protected_names(Side::From),
-                displaced: spot.displaced_content(),
-            };
-            Ok(self.apply_step(spot, step).map_err(|cause| precondition_error(spot, expect, cause))?.1)
-        });
-        let (written, is_told) = match removed {
+        let removed =
+            self.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                self.check_movable(resolved)?;
+                self.check_own_precondition(resolved, expect)?;
+                let step = Step::Remove {
+                    at: resolved.node_path.clone(),
+                    subtree,
+                    expect,
+                    if_missing: if options.force { IfMissing::Ignore } else { IfMissing::Fail },
+                    protected: resolved.protected_names(Side::From),
+                    displaced: resolved.displaced_content(),
+                };
+                Ok(self
+                    .apply_step(resolved, step)
+                    .map_err(|cause| precondition_error(resolved, expect, cause))?
+                    .1)
+            });
+        let (written, is_disclosed) = match removed {
             Err(error) if expect == Precondition::Any && error.reveals_existence() => {
                 (self.undisclosed_result(path)?, false)
             }
-            removed => removed.map(|(written, spot)| (written, spot.visibility() == Visibility::Visible))?,
+            removed => {
+                removed.map(|(written, resolved)| (written, resolved.visibility() == Visibility::Visible))?
+            }
         };
         let WriteResult { path, revision, operation, .. } = written;
-        Ok(RemoveResult { path, is_disclosed: is_told, revision, operation })
+        Ok(RemoveResult { path, is_disclosed, revision, operation })
     }
 
     /// The result where the caller may know neither what was there nor whether anything changed. Applies an empty
     /// change, so that a revision is made as for a change that succeeds.
     fn undisclosed_result(&self, path: &VfsPath) -> Result<WriteResult> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause };
-        self.apply_nothing(SyncPolicy::Now).map_err(failed)?;
+        self.apply_empty_change(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
         Ok(WriteResult { path: path.clone(), created: None, tag: None, revision: None, operation })
     }
 
     /// Refuses to move, replace or remove a Workspace, or a directory that contains one.
-    pub(super) fn check_movable(&self, spot: &ResolvedPath<'_>) -> Result<()> {
-        if spot.is_workspace() {
-            return Err(Error::IsWorkspace { path: spot.path.clone() });
+    pub(super) fn check_movable(&self, resolved: &ResolvedPath<'_>) -> Result<()> {
+        if resolved.is_workspace() {
+            return Err(Error::IsWorkspace { path: resolved.path.clone() });
         }
-        self.check_contains_no_workspace(spot)
+        self.check_contains_no_workspace(resolved)
     }
 
-    pub(super) fn check_contains_no_workspace(&self, spot: &ResolvedPath<'_>) -> Result<()> {
-        match self.shared().router.nested(&spot.path).next() {
+    pub(super) fn check_contains_no_workspace(&self, resolved: &ResolvedPath<'_>) -> Result<()> {
+        match self.shared().router.nested(&resolved.path).next() {
             Some(nested) => {
-                Err(Error::ContainsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
+                Err(Error::ContainsWorkspace { path: resolved.path.clone(), nested: nested.prefix().clone() })
             }
             None => Ok(()),
         }
@@ -514,18 +529,18 @@ impl Call<'_> {
     /// Applies a change of one step, which completes the call.
     pub(super) fn apply_step(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         step: Step,
     ) -> Result<(StepOutcome, WriteResult), StoreError> {
-        let applied = self.apply(spot.store(), vec![step], ChangeStage::Final)?;
+        let applied = self.apply(resolved.store(), vec![step], ChangeStage::Final)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((
             outcome,
             write_result(
-                spot.reported_path().clone(),
-                spot.visibility(),
+                resolved.reported_path().clone(),
+                resolved.visibility(),
                 &outcome,
-                applied.revision.map(|number| spot.store().revision(number)),
+                applied.revision.map(|number| resolved.store().revision(number)),
                 self.operation(),
             ),
         ))
@@ -551,12 +566,16 @@ pub(super) fn write_result(
 
 /// The error of a change with a version tag precondition. Where the caller may not read, a mismatch now means that
 /// another writer has changed or removed the file since its tag was checked, so it is no longer the caller's own.
-fn precondition_error(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
+fn precondition_error(
+    resolved: &ResolvedPath<'_>,
+    expect: Precondition,
+    cause: StoreError,
+) -> ResolvedCallError {
     match expect {
         Precondition::Tag(_) | Precondition::ShortTag(_)
-            if spot.visibility() == Visibility::Hidden && is_changed_meanwhile(&cause) =>
+            if resolved.visibility() == Visibility::Hidden && is_changed_meanwhile(&cause) =>
         {
-            not_own_file(spot).into()
+            not_own_file(resolved).into()
         }
         _ => cause.into(),
     }

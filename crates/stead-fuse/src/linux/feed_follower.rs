@@ -82,8 +82,8 @@ impl FeedFollower {
         let mut stores: Vec<FollowedStore> = Vec::new();
         for workspace in 0..adapter.node_api.workspaces().len() {
             let store = adapter.node_api.store(workspace);
-            match stores.iter_mut().find(|known| known.store.id() == store.id()) {
-                Some(known) => known.workspaces.push(workspace),
+            match stores.iter_mut().find(|followed| followed.store.id() == store.id()) {
+                Some(followed) => followed.workspaces.push(workspace),
                 None if store.feed().is_some() => {
                     let mut followed = FollowedStore {
                         store: Arc::clone(store),
@@ -156,13 +156,13 @@ impl FollowedStore {
             if feed.changes.is_empty() {
                 break;
             }
-            let others = adapter.node_api.foreign_changes(&*self.store, feed);
-            if !others.is_empty() {
+            let foreign_changes = adapter.node_api.foreign_changes(&*self.store, feed);
+            if !foreign_changes.is_empty() {
                 adapter.note_foreign_change();
             }
-            for changed in &others {
-                for place in 0..self.workspaces.len() {
-                    self.invalidate(adapter, notifier, self.workspaces[place], changed);
+            for entry in &foreign_changes {
+                for index in 0..self.workspaces.len() {
+                    self.invalidate(adapter, notifier, self.workspaces[index], entry);
                 }
             }
             if !more {
@@ -177,46 +177,46 @@ impl FollowedStore {
         adapter: &FuseAdapter,
         notifier: &Notifier,
         workspace: usize,
-        changed: &FeedEntry,
+        entry: &FeedEntry,
     ) {
         let inodes = &adapter.inodes;
-        match changed.kind {
+        match entry.kind {
             ChangeKind::Written | ChangeKind::Attributes => {
-                let Some(ino) = inodes.ino_of(workspace, changed.node) else { return };
-                let now = self.store.stat(&NodePath::of_node(changed.node)).ok().map(|attr| attr.tag);
-                let outdated = now.filter(|now| inodes.is_stale(ino, *now));
-                if let Some(now) = outdated {
-                    adapter.invalidate_content(INodeNo(ino), now);
+                let Some(ino) = inodes.ino_of(workspace, entry.node) else { return };
+                let tag = self.store.stat(&NodePath::of_node(entry.node)).ok().map(|attr| attr.tag);
+                let outdated = tag.filter(|tag| inodes.is_stale(ino, *tag));
+                if let Some(tag) = outdated {
+                    adapter.invalidate_content(INodeNo(ino), tag);
                 } else {
                     // Even if the cached content is current: of two replies at once, the kernel may have used the older
                     // one.
-                    adapter.node_api.refresh(workspace, changed.node);
+                    adapter.node_api.refresh(workspace, entry.node);
                     self.send_or_retry(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
             }
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
-                let Some(parent) = inodes.ino_of(workspace, changed.parent) else { return };
-                let Some(name) = Name::new(&*changed.name) else { return };
+                let Some(parent) = inodes.ino_of(workspace, entry.parent) else { return };
+                let Some(name) = Name::new(&*entry.name) else { return };
                 {
                     // A rename through this mount is in the Store before it is in the inode table.
                     let _names = adapter.lock_names();
-                    let there = self.store.stat(&NodePath::child(changed.parent, &name)).ok();
-                    let there = there.and_then(|attr| inodes.ino_of(workspace, attr.node));
-                    let named = inodes.ino_named(parent, &name);
-                    if there.is_some() && there == named {
+                    let attr = self.store.stat(&NodePath::child(entry.parent, &name)).ok();
+                    let store_ino = attr.and_then(|attr| inodes.ino_of(workspace, attr.node));
+                    let table_ino = inodes.ino_named(parent, &name);
+                    if store_ino.is_some() && store_ino == table_ino {
                         return;
                     }
                     // The kernel finds the new location of a moved node by itself. Until then, the table has no path
                     // for the node: the door would authorize a call at one path, while the kernel still takes the node
                     // to be at the other.
                     inodes.remove_foreign(parent, &name);
-                    if let Some(ino) = there {
+                    if let Some(ino) = store_ino {
                         inodes.mark_moved(ino);
                     }
                 }
                 // No lock is held here: the kernel may wait for a reply about that directory before it handles this
                 // message.
-                self.send_or_retry(notifier, Invalidation::Name(INodeNo(parent), changed.name.clone()));
+                self.send_or_retry(notifier, Invalidation::Name(INodeNo(parent), entry.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }
         }

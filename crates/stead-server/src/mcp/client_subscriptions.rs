@@ -47,14 +47,14 @@ impl ClientSubscriptions {
     }
 
     /// Starts to follow a resource. Fails if it can't be read, or if too many are followed already.
-    pub(super) fn subscribe(&self, now: &SteadView, uri: String) -> Result<(), ErrorData> {
+    pub(super) fn subscribe(&self, view: &SteadView, uri: String) -> Result<(), ErrorData> {
         if uri == uri::MAP {
             // `notify_list_changes` reports the map already.
             return Ok(());
         }
         check_may_add(&self.followed.lock(), &uri)?;
         // Without the lock, because it may take long.
-        let file = follow(now, &uri, &self.file_changes)
+        let file = follow(view, &uri, &self.file_changes)
             .map_err(|failure| convert::resource_error(&failure, &uri))?;
         let mut followed = self.followed.lock();
         // Other calls of this client may have taken the last places meanwhile.
@@ -73,7 +73,7 @@ impl ClientSubscriptions {
         if self.notifies_lists.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (peer, mut changes) = (peer.clone(), self.live_stead.changes());
+        let (peer, mut changes) = (peer.clone(), self.live_stead.subscribe_list_changes());
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -82,12 +82,12 @@ impl ClientSubscriptions {
                         if peer.is_transport_closed() { return } else { continue }
                     }
                 }
-                let told = async {
+                let notification = async {
                     peer.notify_tool_list_changed().await?;
                     peer.notify_resource_list_changed().await?;
                     peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri::MAP)).await
                 };
-                if told.await.is_err() {
+                if notification.await.is_err() {
                     return;
                 }
             }
@@ -100,21 +100,22 @@ impl ClientSubscriptions {
         if self.notifies_files.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.live_stead.changes());
+        let (subscriptions, peer, mut changes) =
+            (Arc::clone(self), peer.clone(), self.live_stead.subscribe_list_changes());
         tokio::spawn(async move {
             let mut not_before = Instant::now();
             while !peer.is_transport_closed() {
-                let must_poll = listener.followed.lock().values().any(FollowedFile::needs_polling);
+                let must_poll = subscriptions.followed.lock().values().any(FollowedFile::needs_polling);
                 let lists_changed = tokio::select! {
-                    () = wait_for_file_change(&listener.file_changes, not_before, must_poll) => false,
+                    () = wait_for_file_change(&subscriptions.file_changes, not_before, must_poll) => false,
                     changed = changes.changed() => if changed.is_err() { return } else { true },
                     () = tokio::time::sleep(POLL_INTERVAL) => continue,
                 };
                 let check = || {
                     if lists_changed {
-                        listener.recheck_access();
+                        subscriptions.recheck_access();
                     }
-                    changed_uris(&mut listener.followed.lock())
+                    changed_uris(&mut subscriptions.followed.lock())
                 };
                 let changed = in_place(check).await;
                 not_before = Instant::now() + POLL_INTERVAL;
@@ -137,10 +138,10 @@ impl ClientSubscriptions {
 
     /// The part of a requested filter that the server grants: resources that may be read, up to [`MAX_SUBSCRIPTIONS`].
     pub(super) fn accepted_filter(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
-        let now = self.live_stead.current();
+        let view = self.live_stead.current();
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
-            uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
+            uris.retain(|uri| uri == uri::MAP || may_follow(&view, uri));
             uris.truncate(MAX_SUBSCRIPTIONS);
         }
         accepted
@@ -148,20 +149,20 @@ impl ClientSubscriptions {
 
     /// Sends a client the notifications that it asked for, until it cancels the subscription.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let _place = self.live_stead.begin_listening().ok_or_else(|| {
+        let _listener = self.live_stead.acquire_listener().ok_or_else(|| {
             ErrorData::invalid_request("too many of your clients already listen; close some of them", None)
         })?;
         let (sink, accepted) = (context.sink(), context.accepted());
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
-        let mut changes = self.live_stead.changes();
+        let mut changes = self.live_stead.subscribe_list_changes();
         let file_changes = Arc::<Notify>::default();
         let follow = || follow_all(&self.live_stead.current(), uris, &file_changes);
         let mut followed = in_place(follow).await;
         let mut not_before = Instant::now();
         loop {
             let must_poll = followed.values().any(FollowedFile::needs_polling);
-            let lists = tokio::select! {
+            let lists_changed = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = changes.changed() => {
                     if changed.is_err() {
@@ -173,7 +174,7 @@ impl ClientSubscriptions {
             };
             not_before = Instant::now() + POLL_INTERVAL;
             let sent = async {
-                if lists {
+                if lists_changed {
                     if wants(accepted.tools_list_changed) {
                         sink.notify_tool_list_changed().await?;
                     }
@@ -192,7 +193,7 @@ impl ClientSubscriptions {
             if sent.await.is_err() {
                 return Ok(());
             }
-            if lists {
+            if lists_changed {
                 // The Workspaces have changed, so what may be followed is decided again.
                 followed = in_place(follow).await;
             }
@@ -218,29 +219,30 @@ async fn wait_for_file_change(changes: &Notify, not_before: Instant, must_poll: 
     }
 }
 
-fn follow(now: &SteadView, uri: &str, changes: &Arc<Notify>) -> Result<FollowedFile, Failure> {
+fn follow(view: &SteadView, uri: &str, changes: &Arc<Notify>) -> Result<FollowedFile, Failure> {
     let path = resources::path_of(uri)?;
     let changes = Arc::clone(changes);
     let waker: FileWaker = Arc::new(move || changes.notify_one());
-    Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str(), waker)?)
+    Ok(view.toolbox.vfs().operation("resources/subscribe").follow(path.as_str(), waker)?)
 }
 
 /// Whether the Workspace of a resource may be read. Doesn't look for the file.
-fn may_follow(now: &SteadView, uri: &str) -> bool {
+fn may_follow(view: &SteadView, uri: &str) -> bool {
     let path = uri::path_of(uri).and_then(|path| stead_core::VfsPath::parse(&path).ok());
-    let route = path.as_ref().and_then(|path| now.toolbox.vfs().router().route(path));
+    let route = path.as_ref().and_then(|path| view.toolbox.vfs().router().route(path));
     route.is_some_and(|route| route.workspace.scope().allows(stead_core::Access::Read))
 }
 
-fn follow_all(now: &SteadView, uris: &[String], changes: &Arc<Notify>) -> HashMap<String, FollowedFile> {
-    let follow = |uri: &String| Some((uri.clone(), follow(now, uri, changes).ok()?));
+fn follow_all(view: &SteadView, uris: &[String], changes: &Arc<Notify>) -> HashMap<String, FollowedFile> {
+    let follow = |uri: &String| Some((uri.clone(), follow(view, uri, changes).ok()?));
     uris.iter().filter_map(follow).collect()
 }
 
 /// The followed resources that have changed since the last check.
 fn changed_uris(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
-    let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
-    followed.iter_mut().filter_map(look).collect()
+    let changed_uri =
+        |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
+    followed.iter_mut().filter_map(changed_uri).collect()
 }
 
 #[cfg(test)]
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_follows_as_much_as_it_may_can_subscribe_again_to_the_same() {
+    fn a_client_at_its_limit_can_subscribe_again_to_the_same_resource() {
         let mut followed: HashMap<String, ()> =
             (1..MAX_SUBSCRIPTIONS).map(|number| (format!("stead:///{number}"), ())).collect();
         assert!(check_may_add(&followed, "stead:///last").is_ok());

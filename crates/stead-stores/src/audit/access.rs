@@ -30,13 +30,13 @@ impl AuditAccess {
     /// into the database first, unless a table for them is missing, which [`AuditAccess::verify`] reports. With a
     /// read-only database, or without a key, they stay where they are.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
-        let (shared, place) = (Arc::clone(&database.0), AuditDirectory::at(directory));
-        let whole = verify::missing_tables(&*shared.reader()?)?.is_empty();
-        let wrong = match (whole, database.is_read_only(), place.existing_key()?) {
-            (true, false, Some(key)) => recover(&shared, &place, &key)?,
+        let (inner, audit_directory) = (Arc::clone(&database.0), AuditDirectory::existing(directory));
+        let has_all_tables = verify::missing_tables(&*inner.reader()?)?.is_empty();
+        let problems = match (has_all_tables, database.is_read_only(), audit_directory.existing_key()?) {
+            (true, false, Some(key)) => recover(&inner, &audit_directory, &key)?,
             _ => Vec::new(),
         };
-        Ok(AuditAccess { database: shared, directory: place, problems: wrong })
+        Ok(AuditAccess { database: inner, directory: audit_directory, problems })
     }
 
     /// The problems with what killed processes had left, one sentence each.

@@ -17,32 +17,32 @@ use crate::database::group_commit::CommitSync;
 
 /// Signs the chains in the database that no head or running instance outside it belongs to.
 pub(crate) fn sign_restored_chains(
-    shared: &Arc<DatabaseInner>,
-    place: &AuditDirectory,
+    database: &Arc<DatabaseInner>,
+    audit_directory: &AuditDirectory,
     key: &AuditKey,
 ) -> StoreResult<()> {
     // In this order: an instance that ends in between is found in one of the two.
-    let mut outside: HashSet<Uuid> = place.running_instances()?;
-    outside.extend(place.ended_heads()?.into_iter().map(|head| head.instance));
-    let mut brought = instance_ids(&*shared.reader()?)?;
-    brought.retain(|uuid| !outside.contains(uuid));
-    if brought.is_empty() {
+    let mut in_directory: HashSet<Uuid> = audit_directory.running_instances()?;
+    in_directory.extend(audit_directory.ended_heads()?.into_iter().map(|head| head.instance));
+    let mut restored = instance_ids(&*database.reader()?)?;
+    restored.retain(|uuid| !in_directory.contains(uuid));
+    if restored.is_empty() {
         return Ok(());
     }
     let key = key.clone();
-    let heads = shared.write(CommitSync::Always, move |writing| {
+    let heads = database.write(CommitSync::Always, move |transaction| {
         let mut heads = Vec::new();
-        for uuid in brought {
-            let chain = Chain::load(writing.conn, uuid)?;
+        for uuid in restored {
+            let chain = Chain::load(transaction.conn, uuid)?;
             let Some(row) = chain.row_id else { continue };
-            chain.save(writing.conn)?;
+            chain.save(transaction.conn)?;
             let head = key.sign(&chain, SystemClock.now());
-            head.insert(writing.conn, row)?;
+            head.insert(transaction.conn, row)?;
             heads.push(HeadsLine::Head(head));
         }
         Ok(heads)
     })?;
-    place.append_lines(&heads)
+    audit_directory.append_lines(&heads)
 }
 
 fn instance_ids(conn: &Connection) -> Result<Vec<Uuid>> {

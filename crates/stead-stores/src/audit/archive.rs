@@ -67,26 +67,26 @@ struct RecordLine<'a> {
 }
 
 pub(crate) fn archive(
-    shared: &Arc<DatabaseInner>,
-    place: &AuditDirectory,
+    database: &Arc<DatabaseInner>,
+    audit_directory: &AuditDirectory,
     key: &AuditKey,
     before: Timestamp,
     directory: &Path,
 ) -> StoreResult<Archived> {
-    let reader = shared.reader()?;
+    let reader = database.reader()?;
     let transaction = reader.unchecked_transaction().map_err(DatabaseError::from)?;
     let segments = archivable_segments(&transaction, key, before)?;
-    let done = archived_positions(&transaction)?;
+    let archived_up_to = archived_positions(&transaction)?;
     let now = SystemClock.now();
     let unique = &Uuid::now_v7().simple().to_string()[20..];
     let name = format!("audit-{}-{unique}.jsonl", &now.to_string()[..10]);
     let partial = directory.join(format!("{name}.partial"));
-    let (records, ids, whole) = match segments.is_empty() {
-        true => (0, leftovers(&transaction, &done)?, CHAIN_START),
+    let (records, ids, file_hash) = match segments.is_empty() {
+        true => (0, archived_record_ids(&transaction, &archived_up_to)?, CHAIN_START),
         false => {
-            let made = sync::make_private_dir(SyncPoint::AuditArchiveName, directory);
-            made.map_err(|error| unwritable_error(&error))?;
-            let written = write_archive(&transaction, &segments, &done, &partial);
+            let created = sync::make_private_dir(SyncPoint::AuditArchiveName, directory);
+            created.map_err(|error| unwritable_error(&error))?;
+            let written = write_archive(&transaction, &segments, &archived_up_to, &partial);
             if written.is_err() {
                 let _ = fs::remove_file(&partial);
             }
@@ -104,23 +104,23 @@ pub(crate) fn archive(
         let (segments, file) = (segments.clone(), name.clone());
         let archive = ArchiveRow {
             file: name.clone(),
-            directory: place.archive_directory_key(directory)?,
+            directory: audit_directory.archive_directory_key(directory)?,
             at: time_text(now).to_string(),
             records,
-            hash: whole.to_vec(),
+            hash: file_hash.to_vec(),
         };
         // Synced: the records must not be deleted while a power cut could still lose the row that says where they are.
-        shared.write_reserved(CommitSync::Always, move |writing| {
-            archive.insert(writing.conn)?;
+        database.write_reserved(CommitSync::Always, move |transaction| {
+            archive.insert(transaction.conn)?;
             for (row, segment) in &segments {
                 let ChainSegment { first, head, .. } = segment;
-                writing
+                transaction
                     .conn
                     .prepare_cached(
                         "INSERT INTO audit_segment(instance, first, last, file) VALUES (?1, ?2, ?3, ?4)",
                     )?
                     .execute(params![row, first, head.seq, file])?;
-                writing
+                transaction
                     .conn
                     .prepare_cached("DELETE FROM audit_head WHERE instance = ?1 AND seq < ?2")?
                     .execute(params![row, head.seq])?;
@@ -128,35 +128,35 @@ pub(crate) fn archive(
             Ok(())
         })?;
     }
-    remember_archives(shared, place)?;
-    for stretch in ids.chunks(RECORDS_PER_TRANSACTION) {
-        let stretch = stretch.to_vec();
-        shared.write_reserved(CommitSync::Deferred, move |writing| {
-            let mut delete = writing.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
-            for id in stretch {
+    remember_archives(database, audit_directory)?;
+    for batch in ids.chunks(RECORDS_PER_TRANSACTION) {
+        let batch = batch.to_vec();
+        database.write_reserved(CommitSync::Deferred, move |transaction| {
+            let mut delete = transaction.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
+            for id in batch {
                 delete.execute([id])?;
             }
             Ok(())
         })?;
     }
-    forget_archived_instances(shared, place)?;
+    forget_archived_instances(database, audit_directory)?;
     Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
 }
 
 /// Adds the archives to the file `heads` that it doesn't have: the new one, and one whose archiving was interrupted
 /// after its commit.
-fn remember_archives(shared: &Arc<DatabaseInner>, place: &AuditDirectory) -> StoreResult<()> {
-    let lines = place.lines()?;
+fn remember_archives(database: &Arc<DatabaseInner>, audit_directory: &AuditDirectory) -> StoreResult<()> {
+    let lines = audit_directory.lines()?;
     let is_known = |file: &str| {
-        lines.iter().any(|line| matches!(line, HeadsLine::Archive(known) if known.archive == file))
+        lines.iter().any(|line| matches!(line, HeadsLine::Archive(remembered) if remembered.archive == file))
     };
-    let remembered = |row: ArchiveRow| {
+    let heads_line = |row: ArchiveRow| {
         let ArchiveRow { file, at, records, hash, .. } = row;
         let hash = hash.try_into().ok()?;
         Some(HeadsLine::Archive(RememberedArchive { archive: file, at, records, hash }))
     };
-    let rows = ArchiveRow::all(&*shared.reader()?)?.into_iter().filter(|row| !is_known(&row.file));
-    place.append_lines(&rows.filter_map(remembered).collect::<Vec<_>>())
+    let rows = ArchiveRow::all(&*database.reader()?)?.into_iter().filter(|row| !is_known(&row.file));
+    audit_directory.append_lines(&rows.filter_map(heads_line).collect::<Vec<_>>())
 }
 
 /// The last archived position of each instance, by the instance's row id.
@@ -213,7 +213,7 @@ fn broken_chain_error() -> DatabaseError {
 fn write_archive(
     conn: &Connection,
     segments: &[(i64, ChainSegment)],
-    done: &HashMap<i64, i64>,
+    archived_up_to: &HashMap<i64, i64>,
     path: &Path,
 ) -> StoreResult<(u64, Vec<i64>, RecordHash)> {
     let failed = |error: io::Error| unwritable_error(&error);
@@ -222,18 +222,20 @@ fn write_archive(
     for (_, segment) in segments {
         write_line(&mut out, &SegmentLine { segment: segment.clone() }).map_err(failed)?;
     }
-    let mut walks: HashMap<i64, (ChainCheck, i64)> = HashMap::new();
+    let mut chain_checks: HashMap<i64, (ChainCheck, i64)> = HashMap::new();
     for (row, segment) in segments {
-        walks.insert(*row, (segment.chain_check(), segment.head.seq));
+        chain_checks.insert(*row, (segment.chain_check(), segment.head.seq));
     }
     let (mut count, mut ids) = (0, Vec::new());
     each_record(conn, |id, row, seq, hash, body| {
-        if done.get(&row).is_some_and(|last| seq <= *last) {
+        if archived_up_to.get(&row).is_some_and(|last| seq <= *last) {
             ids.push(id);
             return Ok(());
         }
-        let Some((walk, _)) = walks.get_mut(&row).filter(|(_, last)| seq <= *last) else { return Ok(()) };
-        if !walk.check_record(seq, &hash, body).is_empty() {
+        let Some((chain_check, _)) = chain_checks.get_mut(&row).filter(|(_, last)| seq <= *last) else {
+            return Ok(());
+        };
+        if !chain_check.check_record(seq, &hash, body).is_empty() {
             return Err(broken_chain_error().into());
         }
         let record: &RawValue =
@@ -243,7 +245,7 @@ fn write_archive(
         count += 1;
         Ok(())
     })?;
-    if walks.into_values().any(|(walk, _)| !walk.finish(0).is_empty()) {
+    if chain_checks.into_values().any(|(chain_check, _)| !chain_check.finish(0).is_empty()) {
         return Err(broken_chain_error().into());
     }
     let HashingFile { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
@@ -252,10 +254,10 @@ fn write_archive(
 }
 
 /// The ids of records that are in an archive and that an interrupted archiving has not deleted.
-fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64>> {
+fn archived_record_ids(conn: &Connection, archived_up_to: &HashMap<i64, i64>) -> StoreResult<Vec<i64>> {
     let mut ids = Vec::new();
     each_record(conn, |id, row, seq, _, _| {
-        if done.get(&row).is_some_and(|last| seq <= *last) {
+        if archived_up_to.get(&row).is_some_and(|last| seq <= *last) {
             ids.push(id);
         }
         Ok(())
@@ -268,7 +270,7 @@ fn each_record(
     conn: &Connection,
     mut visit: impl FnMut(i64, i64, i64, RecordHash, &str) -> StoreResult<()>,
 ) -> StoreResult<()> {
-    let mut each = || -> Result<()> {
+    let mut visit_rows = || -> Result<()> {
         let mut statement = conn.prepare("SELECT id, instance, seq, hash, body FROM audit ORDER BY id")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -279,7 +281,7 @@ fn each_record(
         }
         Ok(())
     };
-    Ok(each()?)
+    Ok(visit_rows()?)
 }
 
 /// A file that is hashed while it is written.
@@ -327,12 +329,15 @@ pub(crate) struct CheckedArchive {
     pub(crate) segments: Vec<(i64, SignedHead)>,
 }
 
-/// Checks a file of archived records and, with `versions`, compares the revisions in the database with them.
-pub(crate) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Result<CheckedArchive> {
-    let mut parts = Vec::new();
+/// Checks a file of archived records and, with `revision_check`, compares the revisions in the database with them.
+pub(crate) fn check_archive(
+    file: &Path,
+    revision_check: Option<&RevisionCheck<'_>>,
+) -> io::Result<CheckedArchive> {
+    let mut segments = Vec::new();
     let mut verified = AuditVerified::default();
     let mut keys = Vec::new();
-    let mut walks: BTreeMap<Uuid, ChainCheck> = BTreeMap::new();
+    let mut chain_checks: BTreeMap<Uuid, ChainCheck> = BTreeMap::new();
     let mut line = String::new();
     let mut input = BufReader::with_capacity(256 << 10, File::open(file)?);
     for number in 1_u64.. {
@@ -358,8 +363,8 @@ pub(crate) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
                 keys.push(key);
             }
             verified.instances += 1;
-            walks.insert(*instance, segment.chain_check());
-            parts.push((segment.first, segment.head));
+            chain_checks.insert(*instance, segment.chain_check());
+            segments.push((segment.first, segment.head));
             continue;
         }
         let record = serde_json::from_str::<RecordLine<'_>>(&line).ok();
@@ -368,31 +373,31 @@ pub(crate) fn check_archive(file: &Path, versions: Option<&RevisionCheck<'_>>) -
             verified.add_problem(format!("line {number} isn't a valid record"));
             continue;
         };
-        let Some(walk) = walks.get_mut(&entry.instance) else {
+        let Some(chain_check) = chain_checks.get_mut(&entry.instance) else {
             verified
                 .add_problem(format!("line {number} is a record of an instance that the file doesn't list"));
             continue;
         };
         verified.records += 1;
         let body = record.record.get();
-        let wrong = walk.check_record(entry.seq, &record.hash, body);
-        let differs = match versions.filter(|_| wrong.is_empty()) {
-            Some(versions) => {
-                versions.compare_record(body).map_err(|fault| io::Error::other(StoreError::from(fault)))?
-            }
+        let problems = chain_check.check_record(entry.seq, &record.hash, body);
+        let difference = match revision_check.filter(|_| problems.is_empty()) {
+            Some(revision_check) => revision_check
+                .compare_record(body)
+                .map_err(|error| io::Error::other(StoreError::from(error)))?,
             None => None,
         };
-        let differs =
-            differs.map(|differs| format!("{}: {differs}", describe_record(entry.instance, entry.seq, body)));
-        wrong.into_iter().chain(differs).for_each(|problem| verified.add_problem(problem));
+        let difference = difference
+            .map(|difference| format!("{}: {difference}", describe_record(entry.instance, entry.seq, body)));
+        problems.into_iter().chain(difference).for_each(|problem| verified.add_problem(problem));
     }
-    for walk in walks.into_values() {
-        for problem in walk.finish(0) {
+    for chain_check in chain_checks.into_values() {
+        for problem in chain_check.finish(0) {
             verified.add_problem(problem);
         }
     }
     if verified.instances == 0 {
         verified.add_problem("the file has no archived records".into());
     }
-    Ok(CheckedArchive { verified, keys, segments: parts })
+    Ok(CheckedArchive { verified, keys, segments })
 }

@@ -86,17 +86,18 @@ pub(crate) struct ArchivedSegment {
 /// Checks that every archive exists, is unchanged, and holds the segments that the database says it holds.
 pub(crate) fn verify_archives(
     archives: &[ArchiveRow],
-    parts: &[ArchivedSegment],
-    place: &AuditDirectory,
-    elsewhere: &[PathBuf],
-    versions: Option<&RevisionCheck<'_>>,
+    segments: &[ArchivedSegment],
+    audit_directory: &AuditDirectory,
+    other_directories: &[PathBuf],
+    revision_check: Option<&RevisionCheck<'_>>,
     verified: &mut AuditVerified,
 ) {
-    let mut held: HashMap<&str, Vec<(i64, SignedHead)>> = HashMap::new();
+    let mut segments_by_file: HashMap<&str, Vec<(i64, SignedHead)>> = HashMap::new();
     for archive in archives {
         let file = &archive.file;
-        let directories =
-            [place.archive_directory(&archive.directory)].into_iter().chain(elsewhere.iter().cloned());
+        let directories = [audit_directory.archive_directory(&archive.directory)]
+            .into_iter()
+            .chain(other_directories.iter().cloned());
         let found = directories.map(|directory| directory.join(file)).find(|path| path.exists());
         let Some(path) = found else {
             let ArchiveRow { records, at, .. } = archive;
@@ -107,26 +108,28 @@ pub(crate) fn verify_archives(
             continue;
         };
         verified.archives += 1;
-        match check_one(&path, archive, versions) {
+        match check_archive_file(&path, archive, revision_check) {
             Ok(checked) => {
                 for problem in checked.verified.problems {
                     verified.add_problem(format!("{file}: {problem}"));
                 }
-                held.insert(file, checked.segments);
+                segments_by_file.insert(file, checked.segments);
             }
             Err(error) => verified.add_problem(format!("the archive {file} can't be read: {}", error.kind())),
         }
     }
-    for ArchivedSegment { instance, first, last, file } in parts {
-        let named = archives.iter().any(|archive| archive.file == *file);
-        let holds = |parts: &Vec<(i64, SignedHead)>| {
-            let same = |(from, head): &(i64, SignedHead)| {
-                from == first && (head.instance, head.seq) == (*instance, *last)
+    for ArchivedSegment { instance, first, last, file } in segments {
+        let is_listed = archives.iter().any(|archive| archive.file == *file);
+        let contains_segment = |file_segments: &Vec<(i64, SignedHead)>| {
+            let is_same_segment = |(start, head): &(i64, SignedHead)| {
+                start == first && (head.instance, head.seq) == (*instance, *last)
             };
-            parts.iter().any(same)
+            file_segments.iter().any(is_same_segment)
         };
         // A missing archive was reported above.
-        if !named || held.get(&**file).is_some_and(|parts| !holds(parts)) {
+        if !is_listed
+            || segments_by_file.get(&**file).is_some_and(|file_segments| !contains_segment(file_segments))
+        {
             verified.add_problem(format!(
                 "the database says that records {first} to {last} of instance {instance} are in the archive {file}, \
                  but they aren't"
@@ -136,16 +139,16 @@ pub(crate) fn verify_archives(
 }
 
 /// Checks an archive by itself, and that its hash is the one that the database remembers.
-fn check_one(
+fn check_archive_file(
     path: &Path,
     archive: &ArchiveRow,
-    versions: Option<&RevisionCheck<'_>>,
+    revision_check: Option<&RevisionCheck<'_>>,
 ) -> io::Result<CheckedArchive> {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut File::open(path)?, &mut hasher)?;
-    let same = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
-    let mut checked = check_archive(path, versions.filter(|_| same))?;
-    if checked.verified.problems.is_empty() && !same {
+    let is_unchanged = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
+    let mut checked = check_archive(path, revision_check.filter(|_| is_unchanged))?;
+    if checked.verified.problems.is_empty() && !is_unchanged {
         checked.verified.add_problem("it differs from the file that was written".to_owned());
     }
     Ok(checked)
@@ -156,37 +159,37 @@ fn check_one(
 ///
 /// The archives hold signed heads of these instances, and the database continues to remember the archives.
 pub(crate) fn forget_archived_instances(
-    shared: &Arc<DatabaseInner>,
-    place: &AuditDirectory,
+    database: &Arc<DatabaseInner>,
+    audit_directory: &AuditDirectory,
 ) -> StoreResult<()> {
     // In this order: an instance that isn't running now has ended, and the rows read afterwards hold its last position.
-    let running = place.running_instances()?;
+    let running = audit_directory.running_instances()?;
     let mut ended: HashMap<Uuid, i64> = HashMap::new();
-    for head in place.ended_heads()? {
+    for head in audit_directory.ended_heads()? {
         let end = ended.entry(head.instance).or_default();
         *end = head.seq.max(*end);
     }
-    let mut gone = fully_archived(&*shared.reader()?, &ended)?;
-    gone.retain(|(_, uuid)| !running.contains(uuid));
-    if gone.is_empty() {
+    let mut archived_instances = fully_archived(&*database.reader()?, &ended)?;
+    archived_instances.retain(|(_, uuid)| !running.contains(uuid));
+    if archived_instances.is_empty() {
         return Ok(());
     }
-    let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
+    let rows: Vec<i64> = archived_instances.iter().map(|(row, _)| *row).collect();
     // The heads outside first: a head without its row would look as if records were missing.
-    place.forget_heads(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
-    shared.write(CommitSync::Always, move |writing| {
+    audit_directory.forget_heads(&archived_instances.into_iter().map(|(_, uuid)| uuid).collect())?;
+    database.write(CommitSync::Always, move |transaction| {
         for row in rows {
             for sql in [
                 "DELETE FROM audit_segment WHERE instance = ?1",
                 "DELETE FROM audit_head WHERE instance = ?1",
                 "DELETE FROM audit_instance WHERE id = ?1",
             ] {
-                writing.conn.prepare_cached(sql)?.execute([row])?;
+                transaction.conn.prepare_cached(sql)?.execute([row])?;
             }
         }
-        let unused = "DELETE FROM audit_filter
+        let delete_unused_filters = "DELETE FROM audit_filter
             WHERE NOT EXISTS (SELECT 1 FROM audit WHERE id BETWEEN audit_filter.first AND audit_filter.last)";
-        writing.conn.prepare_cached(unused)?.execute([])?;
+        transaction.conn.prepare_cached(delete_unused_filters)?.execute([])?;
         Ok(())
     })
 }
@@ -199,14 +202,14 @@ fn fully_archived(conn: &Connection, ended: &HashMap<Uuid, i64>) -> Result<Vec<(
          GROUP BY i.id HAVING max(s.last) >= i.seq",
     )?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?)))?;
-    let mut over = Vec::new();
+    let mut archived = Vec::new();
     for row in rows {
         let (id, uuid, last): (i64, String, i64) = row?;
         if let Ok(uuid) = Uuid::parse_str(&uuid)
             && ended.get(&uuid).is_none_or(|end| *end == last)
         {
-            over.push((id, uuid));
+            archived.push((id, uuid));
         }
     }
-    Ok(over)
+    Ok(archived)
 }

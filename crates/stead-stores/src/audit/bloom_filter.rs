@@ -39,14 +39,14 @@ pub(crate) enum TermField {
 }
 
 impl FilterTerm {
-    pub(crate) fn new(part: TermField, text: &str) -> Self {
-        FilterTerm(text.bytes().fold(fnv_start(part), fnv_mix))
+    pub(crate) fn new(field: TermField, text: &str) -> Self {
+        FilterTerm(text.bytes().fold(fnv_start(field), fnv_mix))
     }
 }
 
 /// FNV-1a. It is part of the database's format, and was chosen for its speed.
-fn fnv_start(part: TermField) -> u64 {
-    fnv_mix(0xcbf2_9ce4_8422_2325, part as u8)
+fn fnv_start(field: TermField) -> u64 {
+    fnv_mix(0xcbf2_9ce4_8422_2325, field as u8)
 }
 
 fn fnv_mix(hash: u64, byte: u8) -> u64 {
@@ -79,29 +79,29 @@ struct FilteredFields<'a> {
     operation: Option<Cow<'a, str>>,
 }
 
-/// Passes every term of a record to `tell`, and returns when its call began; `None` if the text isn't a valid record.
-pub(crate) fn each_term(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Timestamp> {
-    let told: FilteredFields<'_> = serde_json::from_str(body).ok()?;
-    tell(FilterTerm::new(TermField::Agent, &told.agent));
-    tell(FilterTerm::new(TermField::Call, &told.call));
-    tell(FilterTerm::new(TermField::Outcome, &told.outcome));
-    for (part, text) in [(TermField::Thread, &told.thread), (TermField::Operation, &told.operation)] {
+/// Passes every term of a record to `visit`, and returns when its call began; `None` if the text isn't a valid record.
+pub(crate) fn each_term(body: &str, mut visit: impl FnMut(FilterTerm)) -> Option<Timestamp> {
+    let fields: FilteredFields<'_> = serde_json::from_str(body).ok()?;
+    visit(FilterTerm::new(TermField::Agent, &fields.agent));
+    visit(FilterTerm::new(TermField::Call, &fields.call));
+    visit(FilterTerm::new(TermField::Outcome, &fields.outcome));
+    for (field, text) in [(TermField::Thread, &fields.thread), (TermField::Operation, &fields.operation)] {
         if let Some(text) = text {
-            tell(FilterTerm::new(part, text));
+            visit(FilterTerm::new(field, text));
         }
     }
-    for path in &told.paths {
+    for path in &fields.paths {
         // The path, and every directory above it but the root.
         let mut hash = fnv_start(TermField::Path);
-        for (at, byte) in path.bytes().enumerate() {
-            if byte == b'/' && at > 0 {
-                tell(FilterTerm(hash));
+        for (index, byte) in path.bytes().enumerate() {
+            if byte == b'/' && index > 0 {
+                visit(FilterTerm(hash));
             }
             hash = fnv_mix(hash, byte);
         }
-        tell(FilterTerm(hash));
+        visit(FilterTerm(hash));
     }
-    told.at.parse().ok()
+    fields.at.parse().ok()
 }
 
 /// A filter over the records with ids from `first` to `last`.
@@ -117,31 +117,31 @@ pub(crate) struct BloomFilter {
 impl BloomFilter {
     /// Makes the filter of some records (id and text); `None` if there are none.
     fn of_records<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<BloomFilter> {
-        let mut found = HashSet::new();
-        let (mut first, mut last, mut oldest, mut whole) = (None, 0, i64::MAX, true);
+        let mut terms = HashSet::new();
+        let (mut first, mut last, mut oldest, mut all_parsed) = (None, 0, i64::MAX, true);
         for (id, body) in records {
             first = first.or(Some(id));
             last = id;
-            let tell = |term| {
-                found.insert(term);
+            let add_term = |term| {
+                terms.insert(term);
             };
-            match each_term(body, tell) {
+            match each_term(body, add_term) {
                 Some(at) => oldest = oldest.min(micros(at)),
-                None => whole = false,
+                None => all_parsed = false,
             }
         }
-        if !whole {
+        if !all_parsed {
             // A text isn't a valid record. The filter lets every query through, so that the query finds the damage.
             return Some(BloomFilter { first: first?, last, oldest: i64::MIN, bits: vec![u8::MAX; 8] });
         }
-        let words = (found.len() * BITS_PER_TERM).div_ceil(64).max(1);
-        let mut sieve = BloomFilter { first: first?, last, oldest, bits: vec![0; words * 8] };
-        for term in found {
-            for bit in sieve.bit_positions(term) {
-                sieve.bits[bit / 8] |= 1 << (bit % 8);
+        let words = (terms.len() * BITS_PER_TERM).div_ceil(64).max(1);
+        let mut filter = BloomFilter { first: first?, last, oldest, bits: vec![0; words * 8] };
+        for term in terms {
+            for bit in filter.bit_positions(term) {
+                filter.bits[bit / 8] |= 1 << (bit % 8);
             }
         }
-        Some(sieve)
+        Some(filter)
     }
 
     /// Whether one of the records may contain this term.
@@ -152,9 +152,9 @@ impl BloomFilter {
 
     fn bit_positions(&self, term: FilterTerm) -> impl Iterator<Item = usize> + use<> {
         let hash = finish_hash(term.0);
-        let (from, step) = (hash & 0xffff_ffff, (hash >> 32) | 1);
+        let (start, step) = (hash & 0xffff_ffff, (hash >> 32) | 1);
         let bits = self.bits.len() as u64 * 8;
-        (0..HASHES_PER_TERM).map(move |index| ((from + index * step) % bits) as usize)
+        (0..HASHES_PER_TERM).map(move |index| ((start + index * step) % bits) as usize)
     }
 
     /// Reads a row of `first, last, oldest, bits`.
@@ -172,12 +172,12 @@ pub(crate) fn micros(at: Timestamp) -> i64 {
 ///
 /// The records are read before the write transaction. That is safe, because no record is ever inserted before an
 /// existing one.
-pub(crate) fn make_next_filter(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
-    let next = next_filter(&*shared.reader()?)?;
+pub(crate) fn make_next_filter(database: &Arc<DatabaseInner>) -> StoreResult<bool> {
+    let next = next_filter(&*database.reader()?)?;
     let Some(BloomFilter { first, last, oldest, bits }) = next else { return Ok(false) };
-    shared.write(CommitSync::Deferred, move |writing| {
+    database.write(CommitSync::Deferred, move |transaction| {
         // Another process may have made the same filter meanwhile.
-        writing
+        transaction
             .conn
             .prepare_cached(
                 "INSERT OR IGNORE INTO audit_filter(first, last, oldest, bits) VALUES (?1, ?2, ?3, ?4)",
@@ -217,31 +217,31 @@ mod tests {
     }
 
     #[test]
-    fn a_sieve_lets_through_what_is_there_and_little_else() {
+    fn a_filter_contains_every_term_of_its_records_and_few_others() {
         let bodies: Vec<_> = (0..RECORDS_PER_FILTER).map(body).collect();
-        let sieve = BloomFilter::of_records((100..).zip(bodies.iter().map(String::as_str))).unwrap();
-        assert_eq!((sieve.first, sieve.last), (100, 99 + RECORDS_PER_FILTER as i64));
-        assert_eq!(Timestamp(sieve.oldest * 1_000).to_string(), "2026-11-15T08:30:00.000Z");
+        let filter = BloomFilter::of_records((100..).zip(bodies.iter().map(String::as_str))).unwrap();
+        assert_eq!((filter.first, filter.last), (100, 99 + RECORDS_PER_FILTER as i64));
+        assert_eq!(Timestamp(filter.oldest * 1_000).to_string(), "2026-11-15T08:30:00.000Z");
         for number in 0..RECORDS_PER_FILTER {
             for path in [format!("/x/{number}"), format!("/x/{number}/deep"), format!("/x/{number}/deep/y")] {
-                assert!(sieve.may_contain(FilterTerm::new(TermField::Path, &path)), "{path}");
+                assert!(filter.may_contain(FilterTerm::new(TermField::Path, &path)), "{path}");
             }
         }
-        assert!(sieve.may_contain(FilterTerm::new(TermField::Path, "/x")));
-        assert!(sieve.may_contain(FilterTerm::new(TermField::Agent, "a\"2")));
-        assert!(sieve.may_contain(FilterTerm::new(TermField::Outcome, "ok")));
-        let through = |text: String| sieve.may_contain(FilterTerm::new(TermField::Path, &text));
-        let wrongly = (0..10_000).filter(|number| through(format!("/y/{number}"))).count();
-        assert!(wrongly < 200, "{wrongly}");
+        assert!(filter.may_contain(FilterTerm::new(TermField::Path, "/x")));
+        assert!(filter.may_contain(FilterTerm::new(TermField::Agent, "a\"2")));
+        assert!(filter.may_contain(FilterTerm::new(TermField::Outcome, "ok")));
+        let may_contain_path = |text: String| filter.may_contain(FilterTerm::new(TermField::Path, &text));
+        let false_positives = (0..10_000).filter(|number| may_contain_path(format!("/y/{number}"))).count();
+        assert!(false_positives < 200, "{false_positives}");
         // The same text in another field is another term.
-        assert!(!sieve.may_contain(FilterTerm::new(TermField::Agent, "ok")));
+        assert!(!filter.may_contain(FilterTerm::new(TermField::Agent, "ok")));
     }
 
     #[test]
-    fn what_is_no_record_is_never_kept_back() {
-        let sieve = BloomFilter::of_records([(1, &*body(1)), (2, "{}")]).unwrap();
-        assert!(sieve.may_contain(FilterTerm::new(TermField::Agent, "whoever")));
-        assert_eq!(sieve.oldest, i64::MIN);
+    fn a_filter_over_an_invalid_record_contains_every_term() {
+        let filter = BloomFilter::of_records([(1, &*body(1)), (2, "{}")]).unwrap();
+        assert!(filter.may_contain(FilterTerm::new(TermField::Agent, "whoever")));
+        assert_eq!(filter.oldest, i64::MIN);
         assert_eq!(BloomFilter::of_records([]), None);
     }
 }

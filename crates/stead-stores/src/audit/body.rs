@@ -40,12 +40,13 @@ impl RecordBody {
         RecordBody::of_change(record, record.revision, record.duration, None)
     }
 
-    /// The record of a call that made this revision and took this long. `did` is the digest of what the revision did.
+    /// The record of a call that made this revision and took this long. `change_digest` is the digest of what the
+    /// revision did.
     pub(crate) fn of_change(
         record: &AuditRecord,
-        version: Option<RevisionNumber>,
-        took: Duration,
-        did: Option<&ChangeDigest>,
+        revision: Option<RevisionNumber>,
+        duration: Duration,
+        change_digest: Option<&ChangeDigest>,
     ) -> Self {
         let identity = &*record.identity;
         let length: usize = record.paths.iter().map(|path| path.as_str().len() + 3).sum();
@@ -76,15 +77,18 @@ impl RecordBody {
         }
         text.number("bytes", record.bytes);
         text.number("files", record.file_count);
-        text.number("took_us", Some(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
+        text.number("took_us", Some(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)));
         if let Some(operation) = record.operation {
             let mut buffer = Uuid::encode_buffer();
             let uuid = Uuid::from_bytes(*operation.as_bytes());
             text.text("operation", uuid.hyphenated().encode_lower(&mut buffer));
         }
-        text.number("version", version.map(|version| version.0));
-        text.text_if_some("did", did.map(|did| &*did.digest));
-        text.number("unrecorded", did.map(|did| did.unrecorded).filter(|count| *count != 0));
+        text.number("version", revision.map(|revision| revision.0));
+        text.text_if_some("did", change_digest.map(|change_digest| &*change_digest.digest));
+        text.number(
+            "unrecorded",
+            change_digest.map(|change_digest| change_digest.unrecorded).filter(|count| *count != 0),
+        );
         text.facts(&record.facts);
         text.0.push('}');
         RecordBody(text.0)
@@ -173,8 +177,8 @@ impl JsonText {
         thread_local! {
             static LAST: Cell<Option<(i64, [u8; SECONDS_LENGTH])>> = const { Cell::new(None) };
         }
-        let known = LAST.get().filter(|(second, _)| *second == at.as_secs());
-        let text = known.map(|(_, text)| text).or_else(|| {
+        let cached = LAST.get().filter(|(second, _)| *second == at.as_secs());
+        let text = cached.map(|(_, text)| text).or_else(|| {
             let text = time_text(at).to_string().as_bytes().first_chunk().copied()?;
             LAST.set(Some((at.as_secs(), text)));
             Some(text)
@@ -198,11 +202,11 @@ impl JsonText {
 /// Appends a number in decimal digits.
 fn append_number(text: &mut String, value: i64) {
     let mut digits = [0; 20];
-    let mut at = digits.len();
+    let mut start = digits.len();
     let mut rest = value.unsigned_abs();
     loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
             break;
@@ -211,7 +215,7 @@ fn append_number(text: &mut String, value: i64) {
     if value < 0 {
         text.push('-');
     }
-    text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are valid UTF-8"));
+    text.push_str(std::str::from_utf8(&digits[start..]).expect("digits are valid UTF-8"));
 }
 
 /// The key of an outcome, and the member of a call that has only begun. Quotes in texts are escaped, so neither can
@@ -222,24 +226,24 @@ const BEGUN_OUTCOME: &str = "\"outcome\":\"begun\"";
 /// Drops the records of calls that have begun and whose final record is here as well: one record says everything. Two
 /// records belong to the same call if they are equal in all fields before the outcome.
 pub(crate) fn drop_superseded_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64, RecordBody)> {
-    let begun = |facts: &RecordBody| facts.0.contains(BEGUN_OUTCOME);
-    if !entries.iter().any(|(_, facts)| begun(facts)) {
+    let is_begun = |body: &RecordBody| body.0.contains(BEGUN_OUTCOME);
+    if !entries.iter().any(|(_, body)| is_begun(body)) {
         return entries;
     }
-    let call = |facts: &RecordBody| facts.0.split(OUTCOME_KEY).next().unwrap_or_default().to_owned();
-    let mut ended: HashMap<String, usize> = HashMap::new();
-    let mut left: Vec<_> = Vec::with_capacity(entries.len());
-    for (number, facts) in entries.into_iter().rev() {
-        if !begun(&facts) {
-            *ended.entry(call(&facts)).or_default() += 1;
-        } else if let Some(ends) = ended.get_mut(&call(&facts)).filter(|ends| **ends > 0) {
-            *ends -= 1;
+    let call_key = |body: &RecordBody| body.0.split(OUTCOME_KEY).next().unwrap_or_default().to_owned();
+    let mut ended_counts: HashMap<String, usize> = HashMap::new();
+    let mut remaining: Vec<_> = Vec::with_capacity(entries.len());
+    for (number, body) in entries.into_iter().rev() {
+        if !is_begun(&body) {
+            *ended_counts.entry(call_key(&body)).or_default() += 1;
+        } else if let Some(count) = ended_counts.get_mut(&call_key(&body)).filter(|count| **count > 0) {
+            *count -= 1;
             continue;
         }
-        left.push((number, facts));
+        remaining.push((number, body));
     }
-    left.reverse();
-    left
+    remaining.reverse();
+    remaining
 }
 
 /// A record in the database.
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_written_as_every_other_is() {
+    fn a_cached_time_is_written_like_any_other_time() {
         for nanos in
             [0, 999, 1_000, 1_700_000_000_000_001_000, 1_700_000_000_999_999_999, -1, i64::MAX, i64::MIN]
         {
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_and_ended_is_one_record() {
+    fn a_begun_record_is_dropped_if_the_call_has_ended() {
         let record = |at: i64, path: &str, outcome: AuditOutcome| {
             let agent = Identity::agent("\"outcome\":\"begun\"");
             let mut record = record(at * 1_000, agent, path, outcome);
@@ -410,10 +414,10 @@ mod tests {
             (3, record(2, "/a", Ok)),
             (4, record(1, "/a", Ok)),
         ];
-        let left: Vec<_> =
+        let remaining: Vec<_> =
             drop_superseded_begun(entries.clone()).into_iter().map(|(number, _)| number).collect();
         // One of two calls that began at once has ended, and a call on another file has not.
-        assert_eq!(left, [0, 1, 3, 4]);
+        assert_eq!(remaining, [0, 1, 3, 4]);
         assert_eq!(drop_superseded_begun(entries[3..].to_vec()), entries[3..]);
     }
 }

@@ -43,14 +43,15 @@ impl Chain {
                 Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?, row.get(3)?))
             })
             .optional()?;
-        let Some((row, saved, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
+        let Some((row, saved_seq, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
         // A change adds a record without updating the instance's row. There is no index by instance: the search goes
         // back from the newest record, and is short because a chain is usually loaded soon after its last record.
         let newest = conn
             .prepare_cached("SELECT seq, hash FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
             .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let (seq, hash): (i64, Vec<u8>) = newest.filter(|(seq, _)| *seq > saved).unwrap_or((saved, hash));
+        let (seq, hash): (i64, Vec<u8>) =
+            newest.filter(|(seq, _)| *seq > saved_seq).unwrap_or((saved_seq, hash));
         let hash = hash.try_into().map_err(|_| corrupt("a hash in the audit has the wrong length"))?;
         Ok(Chain { uuid, row_id: Some(row), seq, hash, spooled })
     }
@@ -87,7 +88,12 @@ pub(crate) struct ChainAppender {
 
 impl ChainAppender {
     /// Appends a record to a chain, and advances the chain in memory.
-    pub(crate) fn append(&mut self, conn: &Connection, chain: &mut Chain, facts: &RecordBody) -> Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        conn: &Connection,
+        chain: &mut Chain,
+        record_body: &RecordBody,
+    ) -> Result<()> {
         let newest = match self.newest_id {
             Some(newest) => newest,
             None => conn
@@ -101,7 +107,7 @@ impl ChainAppender {
         let id = (newest + 1).max(SystemClock.now().0 / 1_000);
         let row = chain.ensure_row(conn)?;
         let seq = chain.seq + 1;
-        facts.write_at(&chain.uuid, seq, &mut self.body);
+        record_body.write_at(&chain.uuid, seq, &mut self.body);
         let (body, hash) = (&self.body, record_hash(&chain.hash, &self.body));
         conn.prepare_cached("INSERT INTO audit(id, instance, seq, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![id, row, seq, hash, body])?;
@@ -111,7 +117,7 @@ impl ChainAppender {
     }
 
     /// Has the newest id looked up again, after a savepoint with appended records was rolled back.
-    pub(crate) fn forget_newest(&mut self) {
+    pub(crate) fn reset_newest_id(&mut self) {
         self.newest_id = None;
     }
 }

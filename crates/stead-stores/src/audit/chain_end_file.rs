@@ -57,7 +57,8 @@ impl ChainEnd {
     }
 
     fn from_bytes(bytes: &[u8; SLOT_LENGTH]) -> Self {
-        let number = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let number =
+            |offset: usize| i64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"));
         let hash = bytes[16..].try_into().expect("the rest is a hash");
         ChainEnd { seq: number(0), spooled: number(8), hash }
     }
@@ -76,17 +77,17 @@ pub(crate) fn create_file(directory: &Path, key: &[u8; 32]) -> io::Result<(Chain
     let path = directory.join(FILE_NAME);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     // Two mappings of one file. Each side writes only its own bytes.
-    let (tail, put) =
+    let (chain_end_file, spooled_count) =
         (ChainEndFile(MappedFile::new(&file, FILE_SIZE)?), SpooledCount(MappedFile::new(&file, FILE_SIZE)?));
-    let mut first = [0; SLOT_OFFSETS[1] + SLOT_LENGTH + 4];
+    let mut initial = [0; SLOT_OFFSETS[1] + SLOT_LENGTH + 4];
     if let Some(boot) = boot::id() {
-        first[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH].copy_from_slice(&boot);
+        initial[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH].copy_from_slice(&boot);
     }
-    first[KEY_OFFSET..KEY_OFFSET + key.len()].copy_from_slice(key);
-    SLOT_OFFSETS.into_iter().for_each(|slot| write_slot(&mut first, slot, &ChainEnd::START));
-    file.write_all_at(&first, 0)?;
+    initial[KEY_OFFSET..KEY_OFFSET + key.len()].copy_from_slice(key);
+    SLOT_OFFSETS.into_iter().for_each(|offset| write_slot(&mut initial, offset, &ChainEnd::START));
+    file.write_all_at(&initial, 0)?;
     sync::sync_all(SyncPoint::AuditInstance, &file)?;
-    Ok((tail, put))
+    Ok((chain_end_file, spooled_count))
 }
 
 impl ChainEndFile {
@@ -107,10 +108,11 @@ impl ChainEndFile {
     }
 }
 
-fn write_slot(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
+fn write_slot(bytes: &mut [u8], offset: usize, end: &ChainEnd) {
     let end = end.bytes();
-    bytes[slot..slot + SLOT_LENGTH].copy_from_slice(&end);
-    bytes[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&crc32fast::hash(&end).to_le_bytes());
+    bytes[offset..offset + SLOT_LENGTH].copy_from_slice(&end);
+    bytes[offset + SLOT_LENGTH..offset + SLOT_LENGTH + 4]
+        .copy_from_slice(&crc32fast::hash(&end).to_le_bytes());
 }
 
 impl SpooledCount {
@@ -146,15 +148,15 @@ pub(crate) fn read_state(directory: &Path) -> io::Result<Option<ChainEndState>> 
 
 fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<ChainEndState> {
     let bytes: &[u8; FILE_SIZE] = bytes.try_into().ok()?;
-    let slot = |at: usize| {
-        let slot: &[u8; SLOT_LENGTH] = bytes[at..].first_chunk()?;
-        let sum: &[u8; 4] = bytes[at + SLOT_LENGTH..].first_chunk()?;
-        (crc32fast::hash(slot).to_le_bytes() == *sum).then(|| ChainEnd::from_bytes(slot))
+    let read_slot = |offset: usize| {
+        let slot: &[u8; SLOT_LENGTH] = bytes[offset..].first_chunk()?;
+        let checksum: &[u8; 4] = bytes[offset + SLOT_LENGTH..].first_chunk()?;
+        (crc32fast::hash(slot).to_le_bytes() == *checksum).then(|| ChainEnd::from_bytes(slot))
     };
     // A slot that is torn because the process was killed does not count; the other one does.
-    let (first, second) = (slot(SLOT_OFFSETS[0]), slot(SLOT_OFFSETS[1]));
-    let (one, other) = (first.or(second)?, second.or(first)?);
-    let (confirmed, announced) = if one.seq < other.seq { (one, other) } else { (other, one) };
+    let (first, second) = (read_slot(SLOT_OFFSETS[0]), read_slot(SLOT_OFFSETS[1]));
+    let (slot_a, slot_b) = (first.or(second)?, second.or(first)?);
+    let (confirmed, announced) = if slot_a.seq < slot_b.seq { (slot_a, slot_b) } else { (slot_b, slot_a) };
     Some(ChainEndState {
         same_boot: boot.is_some_and(|boot| bytes[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH] == boot),
         key: *bytes[KEY_OFFSET..].first_chunk()?,
@@ -175,48 +177,53 @@ mod tests {
         Chain { seq, hash: [seq as u8; 32], spooled: seq / 2, ..Chain::new(Uuid::nil()) }
     }
 
-    fn marks(directory: &Path) -> ChainEndState {
+    fn state_of(directory: &Path) -> ChainEndState {
         read_state(directory).unwrap().unwrap()
     }
 
     #[test]
-    fn between_two_commits_both_slots_say_the_same_and_within_one_they_differ() {
+    fn both_slots_are_equal_between_commits_and_differ_during_one() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut tail, mut put) = create_file(directory.path(), &[7; 32]).unwrap();
-        let at = marks(directory.path());
-        assert_eq!((at.confirmed, at.announced, at.spooled_count), (ChainEnd::START, ChainEnd::START, 0));
-        assert_eq!((at.key, at.same_boot), ([7; 32], boot::id().is_some()));
+        let (mut chain_end_file, mut spooled_count) = create_file(directory.path(), &[7; 32]).unwrap();
+        let state = state_of(directory.path());
+        assert_eq!(
+            (state.confirmed, state.announced, state.spooled_count),
+            (ChainEnd::START, ChainEnd::START, 0)
+        );
+        assert_eq!((state.key, state.same_boot), ([7; 32], boot::id().is_some()));
         for seq in [3, 8, 200] {
-            let before = marks(directory.path()).confirmed;
-            tail.announce(&chain(seq));
-            put.set(seq);
-            let at = marks(directory.path());
+            let before = state_of(directory.path()).confirmed;
+            chain_end_file.announce(&chain(seq));
+            spooled_count.set(seq);
+            let state = state_of(directory.path());
             let end = ChainEnd::of(&chain(seq));
-            assert_eq!((at.confirmed, at.announced, at.spooled_count), (before, end, seq));
-            tail.confirm(&chain(seq));
-            let at = marks(directory.path());
-            assert_eq!((at.confirmed, at.announced), (end, end));
+            assert_eq!((state.confirmed, state.announced, state.spooled_count), (before, end, seq));
+            chain_end_file.confirm(&chain(seq));
+            let state = state_of(directory.path());
+            assert_eq!((state.confirmed, state.announced), (end, end));
         }
     }
 
     #[test]
-    fn a_torn_slot_leaves_the_other_one() {
+    fn if_one_slot_is_torn_the_other_one_is_used() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut tail, _) = create_file(directory.path(), &[7; 32]).unwrap();
-        tail.announce(&chain(5));
-        let whole = fs::read(directory.path().join(FILE_NAME)).unwrap();
-        for (slot, left) in [(SLOT_OFFSETS[0], ChainEnd::START), (SLOT_OFFSETS[1], ChainEnd::of(&chain(5)))] {
-            let mut torn = whole.clone();
+        let (mut chain_end_file, _) = create_file(directory.path(), &[7; 32]).unwrap();
+        chain_end_file.announce(&chain(5));
+        let intact = fs::read(directory.path().join(FILE_NAME)).unwrap();
+        for (slot, expected) in
+            [(SLOT_OFFSETS[0], ChainEnd::START), (SLOT_OFFSETS[1], ChainEnd::of(&chain(5)))]
+        {
+            let mut torn = intact.clone();
             torn[slot + 20] ^= 1;
-            let at = parse(&torn, None).unwrap();
-            assert_eq!((at.confirmed, at.announced, at.same_boot), (left, left, false));
+            let state = parse(&torn, None).unwrap();
+            assert_eq!((state.confirmed, state.announced, state.same_boot), (expected, expected, false));
         }
-        assert_eq!(parse(&whole[1..], None), None);
+        assert_eq!(parse(&intact[1..], None), None);
         assert_eq!(parse(&[0; FILE_SIZE], None), None, "a file that was never filled says nothing");
     }
 
     #[test]
-    fn after_another_boot_it_is_not_exact() {
+    fn a_file_of_another_boot_is_recognized() {
         let directory = tempfile::tempdir().unwrap();
         create_file(directory.path(), &[7; 32]).unwrap();
         let bytes = fs::read(directory.path().join(FILE_NAME)).unwrap();

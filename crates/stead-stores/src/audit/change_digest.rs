@@ -36,11 +36,11 @@ const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
 
 impl ChangeDigest {
     /// Reads what a revision of a volume did, at the end of its transaction.
-    pub(crate) fn of(conn: &Connection, volume: i64, version: i64) -> Result<Self> {
+    pub(crate) fn of(conn: &Connection, volume: i64, revision: i64) -> Result<Self> {
         let mut hasher = Hasher::new();
         for sql in ROWS_OF_REVISION {
             let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query([volume, version])?;
+            let mut rows = statement.query([volume, revision])?;
             while let Some(row) = rows.next()? {
                 hash_row(&mut hasher, row)?;
             }
@@ -62,7 +62,7 @@ pub(crate) fn all_digests(conn: &Connection) -> Result<HashMap<i64, String>> {
             hash_row(hashers.entry(row.get(0)?).or_default(), row)?;
         }
     }
-    Ok(hashers.into_iter().map(|(version, hasher)| (version, hex_digest(&hasher))).collect())
+    Ok(hashers.into_iter().map(|(revision, hasher)| (revision, hex_digest(&hasher))).collect())
 }
 
 /// Hashes every column of a row but the first (the revision), each with its type and length.

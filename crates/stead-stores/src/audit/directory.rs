@@ -80,15 +80,15 @@ pub(crate) enum HeadsLine {
 
 impl AuditDirectory {
     /// The audit in this directory, which is made if it is missing.
-    pub(crate) fn make(directory: &Path) -> StoreResult<Self> {
+    pub(crate) fn create(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
-        let made = sync::make_private_dir(SyncPoint::AuditDirectory, &running);
-        made.map_err(|error| unwritable_error(&error))?;
+        let created = sync::make_private_dir(SyncPoint::AuditDirectory, &running);
+        created.map_err(|error| unwritable_error(&error))?;
         Ok(AuditDirectory { directory: directory.to_owned() })
     }
 
     /// The audit in this directory, to be read. The directory may be missing.
-    pub(crate) fn at(directory: &Path) -> Self {
+    pub(crate) fn existing(directory: &Path) -> Self {
         AuditDirectory { directory: directory.to_owned() }
     }
 
@@ -104,20 +104,20 @@ impl AuditDirectory {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)
             .map_err(|_| StoreError::unavailable("the host has no random numbers for the audit's key"))?;
-        let made = self.write_key(&secret);
-        made.map_err(|error| unwritable_error(&error))?;
+        let written = self.write_key(&secret);
+        written.map_err(|error| unwritable_error(&error))?;
         // Of several processes, the first one has made the key, and all sign with that one.
         self.existing_key()?
             .ok_or_else(|| StoreError::unavailable("the audit's key was removed while it was created"))
     }
 
     fn write_key(&self, secret: &[u8; 32]) -> io::Result<()> {
-        let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
+        let temporary = self.directory.join(format!("key-{}", Uuid::now_v7()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
         sync::sync_all(SyncPoint::AuditKey, &file)?;
-        let linked = fs::hard_link(&own, self.directory.join("key"));
-        fs::remove_file(&own)?;
+        let linked = fs::hard_link(&temporary, self.directory.join("key"));
+        fs::remove_file(&temporary)?;
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             _ => sync::sync_directory(SyncPoint::AuditKeyName, &self.directory),
@@ -143,18 +143,18 @@ impl AuditDirectory {
         key: &AuditKey,
     ) -> StoreResult<(InstanceDirectory, ChainEndFile, SpooledCount)> {
         let begin = || -> io::Result<_> {
-            let _changing = self.lock(RUNNING_LOCK)?;
+            let _guard = self.lock(RUNNING_LOCK)?;
             let uuid = Uuid::now_v7();
             let directory = self.running_dir().join(uuid.to_string());
             DirBuilder::new().mode(0o700).create(&directory)?;
             let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
-            let (tail, count) = chain_end_file::create_file(&directory, &key.public())?;
+            let (chain_end_file, spooled_count) = chain_end_file::create_file(&directory, &key.public())?;
             // Before the database has a row of the instance: an instance that only the database knows would look as if
             // its files had been removed.
             sync::sync_directory(SyncPoint::AuditInstance, &directory)?;
             sync::sync_directory(SyncPoint::AuditInstanceName, &self.running_dir())?;
-            Ok((InstanceDirectory { uuid, directory, _lock: lock }, tail, count))
+            Ok((InstanceDirectory { uuid, directory, _lock: lock }, chain_end_file, spooled_count))
         };
         begin().map_err(|error| unwritable_error(&error))
     }
@@ -166,7 +166,7 @@ impl AuditDirectory {
             if !self.running_dir().exists() {
                 return Ok(Vec::new());
             }
-            let _changing = self.lock(RUNNING_LOCK)?;
+            let _guard = self.lock(RUNNING_LOCK)?;
             let mut abandoned = Vec::new();
             for directory in self.instance_dirs()? {
                 let lock = OpenOptions::new().read(true).write(true).open(directory.join("lock"));
@@ -201,18 +201,20 @@ impl AuditDirectory {
     /// Ends an instance: appends its last heads and the findings to `heads`, and removes its directory.
     pub(crate) fn end_instance(
         &self,
-        running: InstanceDirectory,
+        instance: InstanceDirectory,
         heads: &[SignedHead],
-        found: &[AuditFinding],
+        findings: &[AuditFinding],
     ) -> StoreResult<()> {
         let heads = heads.iter().cloned().map(HeadsLine::Head);
-        self.append_lines(&heads.chain(found.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>())?;
+        self.append_lines(
+            &heads.chain(findings.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>(),
+        )?;
         let end = || -> io::Result<()> {
-            let _changing = self.lock(RUNNING_LOCK)?;
+            let _guard = self.lock(RUNNING_LOCK)?;
             // Renamed first: a half-removed directory must not look like one from which someone removed files.
-            let over = self.running_dir().join(format!("{ENDED_PREFIX}{}", running.uuid));
-            fs::rename(&running.directory, &over)?;
-            fs::remove_dir_all(over)
+            let ended_directory = self.running_dir().join(format!("{ENDED_PREFIX}{}", instance.uuid));
+            fs::rename(&instance.directory, &ended_directory)?;
+            fs::remove_dir_all(ended_directory)
         };
         end().map_err(|error| unwritable_error(&error))
     }
@@ -224,15 +226,15 @@ impl AuditDirectory {
         }
         // The newline before each line ends a line that a power cut may have torn.
         let text: String = lines.iter().map(|line| format!("\n{}\n", json_line(line))).collect();
-        let keep = || -> io::Result<()> {
-            let _changing = self.lock(HEADS_LOCK)?;
+        let append = || -> io::Result<()> {
+            let _guard = self.lock(HEADS_LOCK)?;
             let path = self.directory.join("heads");
             let mut heads = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
             heads.write_all(text.as_bytes())?;
             sync::sync_all(SyncPoint::AuditLastHead, &heads)?;
             sync::sync_directory(SyncPoint::AuditLastHeadName, &self.directory)
         };
-        keep().map_err(|error| unwritable_error(&error))
+        append().map_err(|error| unwritable_error(&error))
     }
 
     fn lock(&self, name: &str) -> io::Result<File> {
@@ -244,21 +246,21 @@ impl AuditDirectory {
 
     /// Removes the heads of these instances from the file `heads`.
     pub(crate) fn forget_heads(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
-        let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable_error(&error))?;
+        let _guard = self.lock(HEADS_LOCK).map_err(|error| unwritable_error(&error))?;
         // A line that can't be understood stays as it is: it may show that the file was damaged or changed.
-        let is_kept = |line: &&str| match serde_json::from_str(line) {
+        let remains = |line: &&str| match serde_json::from_str(line) {
             Ok(HeadsLine::Head(head)) => !instances.contains(&head.instance),
             Ok(HeadsLine::Finding(_) | HeadsLine::Archive(_)) | Err(_) => !line.is_empty(),
         };
         let text = self.text()?;
-        let text: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+        let text: String = text.lines().filter(remains).map(|line| format!("{line}\n")).collect();
         let write = || -> io::Result<()> {
-            let new = self.directory.join("heads-new");
+            let new_path = self.directory.join("heads-new");
             let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new_path)?;
             file.write_all(text.as_bytes())?;
             sync::sync_all(SyncPoint::AuditRemainingHeads, &file)?;
-            fs::rename(new, self.directory.join("heads"))?;
+            fs::rename(new_path, self.directory.join("heads"))?;
             sync::sync_directory(SyncPoint::AuditRemainingHeadsName, &self.directory)
         };
         write().map_err(|error| unwritable_error(&error))
@@ -268,13 +270,13 @@ impl AuditDirectory {
     pub(crate) fn archive_directory_key(&self, directory: &Path) -> StoreResult<String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable_error(&error));
         let directory = absolute(directory)?;
-        let own = directory == absolute(&self.archive_directory(""))?;
-        Ok(if own { String::new() } else { directory.to_string_lossy().into_owned() })
+        let is_default = directory == absolute(&self.archive_directory(""))?;
+        Ok(if is_default { String::new() } else { directory.to_string_lossy().into_owned() })
     }
 
-    /// The directory that the database stores as `remembered`.
-    pub(crate) fn archive_directory(&self, remembered: &str) -> PathBuf {
-        if remembered.is_empty() { self.directory.join("archive") } else { remembered.into() }
+    /// The directory that the database stores as `key`.
+    pub(crate) fn archive_directory(&self, key: &str) -> PathBuf {
+        if key.is_empty() { self.directory.join("archive") } else { key.into() }
     }
 
     /// The instances that run or have not been recovered.
@@ -318,9 +320,9 @@ impl AuditDirectory {
     /// The chain ends of the instances that run or have not been recovered.
     pub(crate) fn running_chain_ends(&self) -> StoreResult<Vec<(Uuid, ChainEndState)>> {
         let directories = self.instance_dirs().map_err(|error| unwritable_error(&error))?;
-        let marks =
+        let chain_end =
             |directory: PathBuf| Some((uuid_of(&directory)?, chain_end_file::read_state(&directory).ok()??));
-        Ok(directories.into_iter().filter_map(marks).collect())
+        Ok(directories.into_iter().filter_map(chain_end).collect())
     }
 }
 
@@ -337,15 +339,15 @@ impl InstanceDirectory {
 
     /// Replaces the instance's newest head outside the database.
     pub(crate) fn write_head(&self, head: &SignedHead) -> StoreResult<()> {
-        let keep = || -> io::Result<()> {
-            let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
+        let write = || -> io::Result<()> {
+            let (new_path, path) = (self.directory.join("head-new"), self.directory.join("head"));
             let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new_path)?;
             file.write_all(json_line(head).as_bytes())?;
             sync::sync_all(SyncPoint::AuditHead, &file)?;
-            fs::rename(new, kept)
+            fs::rename(new_path, path)
         };
-        keep().map_err(|error| unwritable_error(&error))
+        write().map_err(|error| unwritable_error(&error))
     }
 }
 
@@ -370,28 +372,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_half_made_or_half_removed_goes_and_what_runs_stays() {
+    fn directories_of_incomplete_instances_are_removed_and_those_of_running_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
-        let place = AuditDirectory::make(directory.path()).unwrap();
-        let key = place.key().unwrap();
-        let (running, _, _) = place.begin_instance(&key).unwrap();
-        let killed = place.begin_instance(&key).unwrap().0.uuid;
-        for left in [".new-0", "0197c0de-0000-7000-8000-000000000000"] {
-            let left = place.running_dir().join(left);
-            fs::create_dir(&left).unwrap();
-            fs::write(left.join("spool-0"), "").unwrap();
+        let audit_directory = AuditDirectory::create(directory.path()).unwrap();
+        let key = audit_directory.key().unwrap();
+        let (running, _, _) = audit_directory.begin_instance(&key).unwrap();
+        let killed = audit_directory.begin_instance(&key).unwrap().0.uuid;
+        for incomplete in [".new-0", "0197c0de-0000-7000-8000-000000000000"] {
+            let incomplete = audit_directory.running_dir().join(incomplete);
+            fs::create_dir(&incomplete).unwrap();
+            fs::write(incomplete.join("spool-0"), "").unwrap();
         }
-        let over = place.running_dir().join(format!("{ENDED_PREFIX}0197c0de-0000-7000-8000-000000000000"));
-        fs::create_dir(&over).unwrap();
-        fs::write(over.join("lock"), "").unwrap();
+        let ended_directory =
+            audit_directory.running_dir().join(format!("{ENDED_PREFIX}0197c0de-0000-7000-8000-000000000000"));
+        fs::create_dir(&ended_directory).unwrap();
+        fs::write(ended_directory.join("lock"), "").unwrap();
 
-        let found: Vec<Uuid> =
-            place.abandoned_instances().unwrap().iter().map(|instance| instance.uuid).collect();
+        let abandoned: Vec<Uuid> =
+            audit_directory.abandoned_instances().unwrap().iter().map(|instance| instance.uuid).collect();
 
-        assert_eq!(found, [killed]);
-        let mut left: Vec<Uuid> = place.running_instances().unwrap().into_iter().collect();
-        left.sort();
-        assert_eq!(left, [running.uuid, killed]);
-        assert_eq!(fs::read_dir(place.running_dir()).unwrap().count(), 2);
+        assert_eq!(abandoned, [killed]);
+        let mut remaining: Vec<Uuid> = audit_directory.running_instances().unwrap().into_iter().collect();
+        remaining.sort();
+        assert_eq!(remaining, [running.uuid, killed]);
+        assert_eq!(fs::read_dir(audit_directory.running_dir()).unwrap().count(), 2);
     }
 }

@@ -22,33 +22,34 @@ pub(crate) struct ExternalState {
 }
 
 impl ExternalState {
-    pub(crate) fn read(place: &AuditDirectory) -> StoreResult<Self> {
+    pub(crate) fn read(audit_directory: &AuditDirectory) -> StoreResult<Self> {
         // In this order: an instance that ends in between is found in one of the two.
-        let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
-        let mut at_least: HashMap<Uuid, i64> = at_least.collect();
-        let marks = place.running_chain_ends()?;
-        let exact = marks.iter().filter(|(_, marks)| marks.same_boot);
-        at_least.extend(exact.map(|(uuid, marks)| (*uuid, marks.confirmed.seq)));
-        let running = place.running_heads()?;
-        let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
-        for line in place.lines()? {
+        let least_positions = audit_directory.running_instances()?.into_iter().map(|uuid| (uuid, 0));
+        let mut least_positions: HashMap<Uuid, i64> = least_positions.collect();
+        let chain_ends = audit_directory.running_chain_ends()?;
+        let of_this_boot = chain_ends.iter().filter(|(_, state)| state.same_boot);
+        least_positions.extend(of_this_boot.map(|(uuid, state)| (*uuid, state.confirmed.seq)));
+        let running_heads = audit_directory.running_heads()?;
+        let (mut ended_heads, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
+        for line in audit_directory.lines()? {
             match line {
-                HeadsLine::Head(head) => ended.push(head),
-                HeadsLine::Finding(found) => {
-                    findings.push(format!("{} (found at {})", found.finding, found.at));
+                HeadsLine::Head(head) => ended_heads.push(head),
+                HeadsLine::Finding(finding) => {
+                    findings.push(format!("{} (found at {})", finding.finding, finding.at));
                 }
                 HeadsLine::Archive(archive) => archives.push(archive),
             }
         }
-        let key = place.existing_key()?.map(|key| key.public());
-        let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
-        let without_key = without_key.collect();
+        let key = audit_directory.existing_key()?.map(|key| key.public());
+        let instances_without_key =
+            chain_ends.iter().filter(|(_, state)| Some(state.key) != key).map(|(uuid, _)| *uuid);
+        let instances_without_key = instances_without_key.collect();
         Ok(ExternalState {
             key,
-            ended_heads: ended,
-            running_heads: running,
-            least_positions: at_least,
-            instances_without_key: without_key,
+            ended_heads,
+            running_heads,
+            least_positions,
+            instances_without_key,
             findings,
             archives,
         })

@@ -119,8 +119,8 @@ pub(crate) mod hex {
             return None;
         }
         let mut bytes = [0; N];
-        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        for (byte, index) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[index..index + 2], 16).ok()?;
         }
         Some(bytes)
     }
@@ -143,13 +143,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_can_not_be_changed_unseen() {
+    fn a_changed_head_is_not_signed() {
         let key = AuditKey::from_bytes(&[3; 32]);
         let chain = Chain { seq: 7, hash: [9; 32], ..Chain::new(Uuid::from_bytes([1; 16])) };
         let head = key.sign(&chain, Timestamp::from_secs(5));
         assert!(head.is_signed());
-        let read: SignedHead = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
-        assert_eq!(read, head);
+        let parsed: SignedHead = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
+        assert_eq!(parsed, head);
         for changed in [
             SignedHead { seq: 6, ..head.clone() },
             SignedHead { hash: [8; 32], ..head.clone() },

@@ -70,33 +70,29 @@ impl Audit {
     }
 
     fn open_once(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
-        let shared = &database.0;
-        let place = AuditDirectory::make(directory)?;
-        let key = place.key()?;
-        let wrong = recover(shared, &place, &key)?;
-        let (running, tail, count) = place.begin_instance(&key)?;
-        if !shared.begin_audit_log(Chain::new(running.uuid), tail) {
-            place.end_instance(running, &[], &[])?;
+        let database_inner = &database.0;
+        let audit_directory = AuditDirectory::create(directory)?;
+        let key = audit_directory.key()?;
+        let problems = recover(database_inner, &audit_directory, &key)?;
+        let (instance, chain_end_file, spooled_count) = audit_directory.begin_instance(&key)?;
+        if !database_inner.begin_audit_log(Chain::new(instance.uuid), chain_end_file) {
+            audit_directory.end_instance(instance, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is already open".into()));
         }
-        let (patience, reserve) = (shared.options.wait_timeout, shared.reserve.clone());
-        let spool = Spool::new(&running.directory, count, patience, reserve);
+        let (wait_timeout, reserve) = (database_inner.options.wait_timeout, database_inner.reserve.clone());
+        let spool = Spool::new(&instance.directory, spooled_count, wait_timeout, reserve);
         let inner = Arc::new(AuditInner {
-            database: Arc::clone(shared),
+            database: Arc::clone(database_inner),
             spool,
-            directory: place,
+            directory: audit_directory,
             key,
-            problems: wrong,
+            problems,
         });
-        let keeper = AuditWorker {
-            inner: Arc::clone(&inner),
-            instance: running,
-            last_head: None,
-            filtered_up_to: None,
-        };
-        let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
+        let audit_worker =
+            AuditWorker { inner: Arc::clone(&inner), instance, last_head: None, filtered_up_to: None };
+        let worker = Builder::new().name("stead-audit".into()).spawn(move || audit_worker.run());
         let worker = worker.map_err(|_| {
-            shared.end_audit_log();
+            database_inner.end_audit_log();
             StoreError::unavailable("the host can't start another thread")
         })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
@@ -126,10 +122,10 @@ impl AuditLog for Audit {
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
-        let facts = RecordBody::of(record);
+        let body = RecordBody::of(record);
         self.inner
             .database
-            .write_reserved(CommitSync::AsConfigured, move |writing| writing.append_body(&facts))
+            .write_reserved(CommitSync::AsConfigured, move |transaction| transaction.append_body(&body))
     }
 }
 
@@ -155,19 +151,19 @@ struct AuditWorker {
 
 impl AuditWorker {
     fn run(mut self) {
-        let mut sealed = Instant::now();
+        let mut last_signed = Instant::now();
         // What fails here is retried. Until then the records are in the spool, which survives the process.
         loop {
-            let woken = self.inner.spool.wait(BATCH_DELAY, MAX_UNSIGNED_TIME);
-            if woken == WakeReason::Closing {
+            let reason = self.inner.spool.wait(BATCH_DELAY, MAX_UNSIGNED_TIME);
+            if reason == WakeReason::Closing {
                 break;
             }
-            if woken == WakeReason::Due && self.drain().is_err() {
+            if reason == WakeReason::Due && self.drain().is_err() {
                 std::thread::sleep(BATCH_DELAY);
             }
-            if sealed.elapsed() >= MAX_UNSIGNED_TIME {
+            if last_signed.elapsed() >= MAX_UNSIGNED_TIME {
                 let _ = self.sign_head();
-                sealed = Instant::now();
+                last_signed = Instant::now();
             }
             self.make_filters();
         }
@@ -186,15 +182,15 @@ impl AuditWorker {
 
     /// Moves the records of one spool file into the database, without a sync; returns whether there were any.
     fn drain(&self) -> StoreResult<bool> {
-        let Some(bin) = self.inner.spool.take_oldest() else { return Ok(false) };
-        let entries = drop_superseded_begun(bin.entries());
-        let drained = self
+        let Some(file) = self.inner.spool.take_oldest() else { return Ok(false) };
+        let entries = drop_superseded_begun(file.entries());
+        let result = self
             .inner
             .database
-            .write_reserved(CommitSync::Deferred, move |writing| writing.append_spooled(&entries));
-        let emptied = if drained.is_ok() { DrainResult::InDatabase } else { DrainResult::NotYet };
-        self.inner.spool.return_file(bin, emptied);
-        drained.map(|()| true)
+            .write_reserved(CommitSync::Deferred, move |transaction| transaction.append_spooled(&entries));
+        let drain_result = if result.is_ok() { DrainResult::InDatabase } else { DrainResult::NotYet };
+        self.inner.spool.return_file(file, drain_result);
+        result.map(|()| true)
     }
 
     /// Makes filters, if there are enough records for one. Records of other instances count, too, so it looks again
@@ -204,13 +200,13 @@ impl AuditWorker {
         let Some(chain) = self.inner.database.chain() else { return };
         if self
             .filtered_up_to
-            .is_some_and(|sifted| chain.seq - sifted < bloom_filter::RECORDS_PER_FILTER as i64)
+            .is_some_and(|filtered| chain.seq - filtered < bloom_filter::RECORDS_PER_FILTER as i64)
         {
             return;
         }
-        let all = (0..MAX_FILTERS_AT_ONCE)
+        let made_all = (0..MAX_FILTERS_AT_ONCE)
             .all(|_| matches!(bloom_filter::make_next_filter(&self.inner.database), Ok(true)));
-        self.filtered_up_to = (!all).then_some(chain.seq);
+        self.filtered_up_to = (!made_all).then_some(chain.seq);
     }
 
     /// Signs the newest record, if it isn't signed yet.
@@ -218,18 +214,19 @@ impl AuditWorker {
     /// The transaction that stores the head is synced, so every record that the head covers is on the disk before the
     /// head is written outside the database. So no power cut can leave a head of records that are gone.
     fn sign_head(&mut self) -> StoreResult<()> {
-        let signed = self.last_head.as_ref().map_or(0, |head| head.seq);
-        if self.inner.database.chain().is_none_or(|chain| chain.seq == signed) {
+        let signed_seq = self.last_head.as_ref().map_or(0, |head| head.seq);
+        if self.inner.database.chain().is_none_or(|chain| chain.seq == signed_seq) {
             return Ok(());
         }
         let key = self.inner.key.clone();
-        let head = self.inner.database.write_reserved(CommitSync::Always, move |writing| {
-            let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row_id?))) else {
+        let head = self.inner.database.write_reserved(CommitSync::Always, move |transaction| {
+            let Some((chain, row)) = transaction.chain().and_then(|chain| Some((chain, chain.row_id?)))
+            else {
                 return Ok(None);
             };
-            chain.save(writing.conn)?;
+            chain.save(transaction.conn)?;
             let head = key.sign(&chain, SystemClock.now());
-            head.insert(writing.conn, row)?;
+            head.insert(transaction.conn, row)?;
             Ok(Some(head))
         })?;
         if let Some(head) = head {

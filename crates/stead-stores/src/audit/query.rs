@@ -120,7 +120,7 @@ impl AuditQuery {
     fn terms(&self) -> Vec<FilterTerm> {
         let operation = self.operation.map(|operation| operation.to_string());
         let path = self.path.as_ref().filter(|path| !path.is_root()).map(ToString::to_string);
-        let wanted = [
+        let fields = [
             (TermField::Agent, &self.agent),
             (TermField::Thread, &self.thread),
             (TermField::Call, &self.call),
@@ -128,46 +128,46 @@ impl AuditQuery {
             (TermField::Outcome, &self.outcome),
             (TermField::Path, &path),
         ];
-        let told =
-            wanted.into_iter().filter_map(|(part, text)| Some(FilterTerm::new(part, text.as_deref()?)));
-        told.collect()
+        let terms =
+            fields.into_iter().filter_map(|(field, text)| Some(FilterTerm::new(field, text.as_deref()?)));
+        terms.collect()
     }
 
     /// The SQL conditions for a row.
     fn conditions(&self) -> Conditions {
         let sql = vec!["id > ?1".to_owned(), "id < ?2".to_owned()];
-        let mut all = Conditions { sql, values: vec![Value::Null, Value::Null] };
+        let mut conditions = Conditions { sql, values: vec![Value::Null, Value::Null] };
         if let Some(since) = self.since {
-            all.add("at >= ?", time_text(since).to_string());
+            conditions.add("at >= ?", time_text(since).to_string());
         }
         if let Some(until) = self.until {
-            all.add("at < ?", time_text(until).to_string());
+            conditions.add("at < ?", time_text(until).to_string());
         }
         if let Some(operation) = self.operation {
-            all.add("operation = ?", operation.to_string());
+            conditions.add("operation = ?", operation.to_string());
         }
-        for (column, wanted) in [
+        for (column, value) in [
             ("agent", &self.agent),
             ("thread", &self.thread),
             ("call", &self.call),
             ("outcome", &self.outcome),
         ] {
-            if let Some(wanted) = wanted {
-                all.add(&format!("{column} = ?"), wanted.clone());
+            if let Some(value) = value {
+                conditions.add(&format!("{column} = ?"), value.clone());
             }
         }
         for (name, value) in &self.facts {
             // A name has no quotes. `->>` is the text without quotes, `->` is a number or a boolean as JSON.
             let member = format!("'$.facts.\"{name}\"'");
-            all.add(&format!("(body ->> {member} = ? OR body -> {member} = ?)"), value.clone());
+            conditions.add(&format!("(body ->> {member} = ? OR body -> {member} = ?)"), value.clone());
         }
         if let Some(path) = self.path.as_ref().filter(|path| !path.is_root()) {
             // In characters, as SQLite's `substr` counts.
             let length = path.as_str().chars().count() + 1;
             let below = |column| format!("substr({column} || '/', 1, {length}) = ?");
-            all.add(&format!("({} OR {})", below("path"), below("path2")), format!("{path}/"));
+            conditions.add(&format!("({} OR {})", below("path"), below("path2")), format!("{path}/"));
         }
-        all
+        conditions
     }
 
     /// Returns the ids of at most `limit` matching records.
@@ -187,12 +187,12 @@ impl AuditQuery {
             }
         };
         let mut statement = conn.prepare_cached(sql)?;
-        let mut sieves = statement.query([search.low, search.high])?;
-        while let Some(row) = sieves.next()? {
-            let sieve = BloomFilter::from_row(row)?;
-            let in_time = self.until.is_none_or(|until| sieve.oldest <= micros(until));
-            let wanted = in_time && terms.iter().all(|term| sieve.may_contain(*term));
-            search.pass_filter(&sieve, wanted)?;
+        let mut rows = statement.query([search.low, search.high])?;
+        while let Some(row) = rows.next()? {
+            let filter = BloomFilter::from_row(row)?;
+            let in_time = self.until.is_none_or(|until| filter.oldest <= micros(until));
+            let may_match = in_time && terms.iter().all(|term| filter.may_contain(*term));
+            search.pass_filter(&filter, may_match)?;
             if search.is_finished() {
                 return Ok(search.ids());
             }
@@ -284,28 +284,28 @@ impl<'c> RecordSearch<'c> {
     }
 
     /// Searches the records between the last filter and this one, and those of this filter if they are wanted.
-    fn pass_filter(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
+    fn pass_filter(&mut self, filter: &BloomFilter, may_match: bool) -> Result<()> {
         match self.from {
             ScanFrom::Before(_) => {
-                self.search_range(sieve.last.max(self.low), self.high)?;
-                self.is_done |= self.is_enough_before(sieve.last);
-                if wanted {
+                self.search_range(filter.last.max(self.low), self.high)?;
+                self.is_done |= self.is_enough_before(filter.last);
+                if may_match {
                     self.search_range(
-                        self.low.max(sieve.first - 1),
-                        self.high.min(sieve.last.saturating_add(1)),
+                        self.low.max(filter.first - 1),
+                        self.high.min(filter.last.saturating_add(1)),
                     )?;
                 }
-                self.high = self.high.min(sieve.first);
+                self.high = self.high.min(filter.first);
             }
             ScanFrom::After(_) => {
-                self.search_range(self.low, sieve.first.min(self.high))?;
-                if wanted {
+                self.search_range(self.low, filter.first.min(self.high))?;
+                if may_match {
                     self.search_range(
-                        self.low.max(sieve.first - 1),
-                        self.high.min(sieve.last.saturating_add(1)),
+                        self.low.max(filter.first - 1),
+                        self.high.min(filter.last.saturating_add(1)),
                     )?;
                 }
-                self.low = self.low.max(sieve.last);
+                self.low = self.low.max(filter.last);
             }
         }
         Ok(())
@@ -322,7 +322,7 @@ impl<'c> RecordSearch<'c> {
             return Ok(());
         }
         (self.values[0], self.values[1]) = (low.into(), high.into());
-        let RecordSearch { statement, values, from, limit, found, is_done: over, .. } = self;
+        let RecordSearch { statement, values, from, limit, found, is_done, .. } = self;
         let mut rows = statement.query(params_from_iter(&*values))?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
@@ -331,7 +331,7 @@ impl<'c> RecordSearch<'c> {
                 ScanFrom::After(_) => found.push(Reverse(AuditCursor { at, id })),
                 ScanFrom::Before(_) => {
                     if found.len() >= *limit && found.peek().is_some_and(|Reverse(oldest)| id < oldest.at) {
-                        *over = true;
+                        *is_done = true;
                         break;
                     }
                     found.push(Reverse(AuditCursor { at, id }));
@@ -341,7 +341,7 @@ impl<'c> RecordSearch<'c> {
                 }
             }
             if matches!(from, ScanFrom::After(_)) && found.len() >= *limit {
-                *over = true;
+                *is_done = true;
                 break;
             }
         }
@@ -351,33 +351,34 @@ impl<'c> RecordSearch<'c> {
 
 /// Returns the newest records that match a query, or those before a cursor.
 pub(crate) fn page(
-    shared: &DatabaseInner,
+    database: &DatabaseInner,
     query: &AuditQuery,
     cursor: Option<AuditCursor>,
     limit: usize,
 ) -> StoreResult<AuditPage> {
-    let reader = shared.reader()?;
+    let reader = database.reader()?;
     let from = ScanFrom::Before(cursor);
     let mut entries = query.entries(&reader, from, limit.saturating_add(1))?;
-    let more = entries.len() > limit;
+    let has_more = entries.len() > limit;
     entries.truncate(limit);
-    let end = |entry: &AuditEntry| AuditCursor { at: entry.at().map_or(entry.id, micros), id: entry.id };
-    let cursor = entries.last().map(end).filter(|_| more);
+    let cursor_of =
+        |entry: &AuditEntry| AuditCursor { at: entry.at().map_or(entry.id, micros), id: entry.id };
+    let cursor = entries.last().map(cursor_of).filter(|_| has_more);
     Ok(AuditPage { entries, cursor })
 }
 
 /// Visits all records that match a query, oldest first, a thousand at a time.
 pub(crate) fn each_entry(
-    shared: &DatabaseInner,
+    database: &DatabaseInner,
     query: &AuditQuery,
     visit: &mut dyn FnMut(&AuditEntry) -> std::ops::ControlFlow<()>,
 ) -> StoreResult<()> {
-    let mut last = i64::MIN;
+    let mut last_id = i64::MIN;
     loop {
         // A connection for each range, so that no reader delays the checkpoint of the write-ahead log for long.
-        let entries = query.entries(&*shared.reader()?, ScanFrom::After(last), 1_000)?;
-        let Some(end) = entries.last() else { return Ok(()) };
-        last = end.id;
+        let entries = query.entries(&*database.reader()?, ScanFrom::After(last_id), 1_000)?;
+        let Some(last_entry) = entries.last() else { return Ok(()) };
+        last_id = last_entry.id;
         for entry in &entries {
             if visit(entry).is_break() {
                 return Ok(());
@@ -398,14 +399,18 @@ pub struct AuditFollower<'a> {
 
 impl<'a> AuditFollower<'a> {
     /// Starts after the record `last`; `None` starts from now.
-    pub(crate) fn new(shared: &'a DatabaseInner, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
-        let last = match last {
-            Some(last) => last,
-            None => newest_id(&*shared.reader()?)?,
+    pub(crate) fn new(
+        database: &'a DatabaseInner,
+        query: AuditQuery,
+        last_id: Option<i64>,
+    ) -> StoreResult<Self> {
+        let last_id = match last_id {
+            Some(last_id) => last_id,
+            None => newest_id(&*database.reader()?)?,
         };
         let commits = Arc::new(ChangeSignal::default());
-        let subscription = shared.subscribe(commits.listener())?;
-        Ok(AuditFollower { database: shared, query, last_id: last, commits, _subscription: subscription })
+        let subscription = database.subscribe(commits.listener())?;
+        Ok(AuditFollower { database, query, last_id, commits, _subscription: subscription })
     }
 
     /// Waits until there are matching records, and returns them, oldest first.

@@ -60,14 +60,15 @@ struct RevisionRow {
 
 impl<'c> RevisionCheck<'c> {
     pub(crate) fn new(conn: &'c Connection) -> Result<Self> {
-        let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
-        let meta = |id: i64| number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
+        let query_number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
+        let meta =
+            |id: i64| query_number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
         let restores = "FROM revision WHERE tool = 'restore-backup' AND agent = 'operator'";
         Ok(RevisionCheck {
             conn,
             history_from: meta(HISTORY_FROM)?,
-            last_restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
-            restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
+            last_restored: query_number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
+            restores: query_number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
             recorded_restores: RefCell::default(),
             digests: change_digest::all_digests(conn)?,
             unrecorded: meta(UNRECORDED)?,
@@ -80,10 +81,10 @@ impl<'c> RevisionCheck<'c> {
     /// Reports what the database says and no record does: revisions that should have a record, and removed history.
     /// Call it after every record was passed to `compare_record`.
     pub(crate) fn unrecorded_problems(&self) -> Result<Vec<String>> {
-        let mut untold = Vec::new();
+        let mut problems = Vec::new();
         let forgotten = self.forgotten_unrecorded.max(*self.forgotten.borrow()).max(self.last_restored);
         if self.history_from > forgotten {
-            untold.push(format!(
+            problems.push(format!(
                 "the database says that history up to version {} was removed, but there is no record of such a gc",
                 self.history_from
             ));
@@ -95,34 +96,35 @@ impl<'c> RevisionCheck<'c> {
                      UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume)) ORDER BY id";
         let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query([self.last_restored])?;
-        let (mut count, mut told) = (0, 0);
+        let (mut count, mut listed) = (0, 0);
         while let Some(row) = rows.next()? {
-            let (version, agent, tool): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            if recorded.contains_key(&version) {
+            let (revision, agent, tool): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if recorded.contains_key(&revision) {
                 continue;
             }
             count += 1;
             // The next revision with a record says how many before it have none.
-            let known = recorded.range(version..).next().map_or(self.unrecorded, |(_, known)| *known);
-            if count > known && told < MAX_LISTED {
-                told += 1;
-                untold.push(format!(
-                    "version {version} (agent `{}`, tool `{}`) has no record, although the audit was on",
+            let unrecorded =
+                recorded.range(revision..).next().map_or(self.unrecorded, |(_, unrecorded)| *unrecorded);
+            if count > unrecorded && listed < MAX_LISTED {
+                listed += 1;
+                problems.push(format!(
+                    "version {revision} (agent `{}`, tool `{}`) has no record, although the audit was on",
                     escape_name(agent.as_bytes()),
                     escape_name(tool.as_bytes())
                 ));
             }
         }
-        Ok(untold)
+        Ok(problems)
     }
 
     /// Reports if the database has more revisions of restored backups than there are records of them. Call it after
     /// every record was passed to `compare_record`.
     pub(crate) fn excess_restores_problem(&self) -> Option<String> {
-        let told = self.recorded_restores.borrow().len() as u64;
-        (self.restores > told).then(|| {
+        let recorded_count = self.recorded_restores.borrow().len() as u64;
+        (self.restores > recorded_count).then(|| {
             format!(
-                "the database has {} versions of restored backups, but there are records of {told}",
+                "the database has {} versions of restored backups, but there are records of {recorded_count}",
                 self.restores
             )
         })
@@ -139,21 +141,21 @@ impl<'c> RevisionCheck<'c> {
             return Ok(None);
         }
         let Ok(entry) = AuditEntry::parse(0, body) else { return Ok(None) };
-        let Some(version) = entry.version else { return Ok(None) };
+        let Some(revision) = entry.version else { return Ok(None) };
         let Some(operation) = entry.operation else {
             if entry.call == "gc" {
                 let mut forgotten = self.forgotten.borrow_mut();
-                *forgotten = version.max(*forgotten);
+                *forgotten = revision.max(*forgotten);
             }
             return Ok(None);
         };
-        self.recorded.borrow_mut().insert(version, entry.unrecorded);
+        self.recorded.borrow_mut().insert(revision, entry.unrecorded);
         let operation = Uuid::from_bytes(*operation.as_bytes());
-        let row = self.load_row(version)?;
-        let Some(row) = row.filter(|row| row.operation == Some(operation) || version > self.last_restored)
+        let row = self.load_row(revision)?;
+        let Some(row) = row.filter(|row| row.operation == Some(operation) || revision > self.last_restored)
         else {
-            let may_be_gone = version < self.history_from || version <= self.last_restored;
-            return Ok((!may_be_gone).then(|| format!("its version {version} is missing")));
+            let may_be_missing = revision < self.history_from || revision <= self.last_restored;
+            return Ok((!may_be_missing).then(|| format!("its version {revision} is missing")));
         };
         let recorded = RevisionRow {
             operation: Some(operation),
@@ -165,25 +167,25 @@ impl<'c> RevisionCheck<'c> {
         };
         if row != recorded {
             return Ok(Some(format!(
-                "its version {version} has other values in the database: {}",
+                "its version {revision} has other values in the database: {}",
                 row.differences(&recorded)
             )));
         }
         // Rows of older revisions may be removed in part. A revision without rows was undone by recovery, or its volume
         // is gone.
-        let is_whole = version > self.history_from;
-        let rows = self.digests.get(&version).filter(|_| is_whole);
-        Ok(match (rows, &entry.did) {
-            (Some(rows), Some(did)) if rows != did => {
-                Some(format!("the changes of its version {version} differ from the record"))
+        let is_complete = revision > self.history_from;
+        let digest = self.digests.get(&revision).filter(|_| is_complete);
+        Ok(match (digest, &entry.did) {
+            (Some(digest), Some(recorded_digest)) if digest != recorded_digest => {
+                Some(format!("the changes of its version {revision} differ from the record"))
             }
             _ => None,
         })
     }
 
-    fn load_row(&self, version: i64) -> Result<Option<RevisionRow>> {
+    fn load_row(&self, revision: i64) -> Result<Option<RevisionRow>> {
         let sql = "SELECT operation, agent, thread, organization, team, tool FROM revision WHERE id = ?1";
-        let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
+        let row = self.conn.prepare_cached(sql)?.query_row([revision], |row| {
             let operation: Vec<u8> = row.get(0)?;
             Ok(RevisionRow {
                 operation: Uuid::from_slice(&operation).ok(),

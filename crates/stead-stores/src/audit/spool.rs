@@ -101,49 +101,51 @@ impl Spool {
     /// Appends an entry. Once this returns, the entry survives the end of the process, but not a power cut.
     ///
     /// If both files are full, waits for the drain, and returns `Unavailable` when `wait_timeout` has passed.
-    pub(crate) fn put(&self, facts: &RecordBody) -> StoreResult<()> {
-        let body = facts.0.as_bytes();
-        let size = HEADER_LENGTH + body.len();
+    pub(crate) fn put(&self, record: &RecordBody) -> StoreResult<()> {
+        let bytes = record.0.as_bytes();
+        let size = HEADER_LENGTH + bytes.len();
         if size > FILE_SIZE {
             return Err(StoreError::Invalid("the record is too long for the audit".into()));
         }
         let mut state = self.state.lock();
-        let mut until = None;
-        while state.files.last().is_none_or(|bin| bin.used + size > bin.map.len()) {
+        let mut deadline = None;
+        while state.files.last().is_none_or(|file| file.used + size > file.map.len()) {
             if state.files_made < FILE_NAMES.len() {
-                let bin = self.open_file(state.files_made).map_err(|error| unwritable_error(&error))?;
+                let file = self.open_file(state.files_made).map_err(|error| unwritable_error(&error))?;
                 state.files_made += 1;
                 // After a full file, which is drained first.
-                state.files.push(bin);
+                state.files.push(file);
                 continue;
             }
-            if let Some(empty) = state.files.iter().position(|bin| bin.used == 0 && size <= bin.map.len()) {
-                let bin = state.files.remove(empty);
-                state.files.push(bin);
+            if let Some(index) = state.files.iter().position(|file| file.used == 0 && size <= file.map.len())
+            {
+                let file = state.files.remove(index);
+                state.files.push(file);
                 continue;
             }
-            if state.files.len() == FILE_NAMES.len() && state.files.iter().all(|bin| size > bin.map.len()) {
+            if state.files.len() == FILE_NAMES.len() && state.files.iter().all(|file| size > file.map.len()) {
                 // Both files were made on a full disk, and are too small for this entry.
                 return Err(StoreError::NoSpace);
             }
             self.filled.notify_one();
-            let until = *until.get_or_insert_with(|| Instant::now() + self.wait_timeout);
-            if self.emptied.wait_until(&mut state, until).timed_out() {
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.wait_timeout);
+            if self.emptied.wait_until(&mut state, deadline).timed_out() {
                 return Err(StoreError::unavailable("too many audit records wait for the database"));
             }
         }
-        let SpoolState { files, next_number: next, count, oldest_since: since, .. } = &mut *state;
-        let bin = files.last_mut().expect("a file with room was just found");
-        bin.append(*next, body);
-        *next += 1;
-        count.set(*next);
-        let plenty = bin.hurry_threshold();
-        let (first, plenty) = (since.is_none(), bin.used > plenty && bin.used - size <= plenty);
-        if first {
-            *since = Some(Instant::now());
+        let SpoolState { files, next_number, count, oldest_since, .. } = &mut *state;
+        let file = files.last_mut().expect("a file with room was just found");
+        file.append(*next_number, bytes);
+        *next_number += 1;
+        count.set(*next_number);
+        let threshold = file.hurry_threshold();
+        let is_first = oldest_since.is_none();
+        let passes_threshold = file.used > threshold && file.used - size <= threshold;
+        if is_first {
+            *oldest_since = Some(Instant::now());
         }
         drop(state);
-        if first || plenty {
+        if is_first || passes_threshold {
             self.filled.notify_one();
         }
         Ok(())
@@ -154,61 +156,63 @@ impl Spool {
         // A full disk can have left a file that could not be given its full size. Nothing was ever put into it, since
         // only this instance uses the directory.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        let made = |size| {
+        let map_with_size = |size| {
             file.set_len(0)?;
             Ok(SpoolFile { map: MappedFile::new(&file, size)?, used: 0, first: 0, count: 0 })
         };
-        made(FILE_SIZE).or_else(|_: io::Error| made(SMALL_FILE_SIZE)).or_else(|error| match &self.reserve {
-            Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.release_to_host() => {
-                let bin = made(SMALL_FILE_SIZE);
-                reserve.reclaim();
-                bin
+        map_with_size(FILE_SIZE).or_else(|_: io::Error| map_with_size(SMALL_FILE_SIZE)).or_else(|error| {
+            match &self.reserve {
+                Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.release_to_host() => {
+                    let opened = map_with_size(SMALL_FILE_SIZE);
+                    reserve.reclaim();
+                    opened
+                }
+                _ => Err(error),
             }
-            _ => Err(error),
         })
     }
 
     /// Waits until entries have waited for `pause` or fill much of a file, until the spool closes, or for `longest`.
-    pub(crate) fn wait(&self, pause: Duration, longest: Duration) -> WakeReason {
+    pub(crate) fn wait(&self, pause: Duration, max_wait: Duration) -> WakeReason {
         let mut state = self.state.lock();
-        let until = Instant::now() + longest;
+        let deadline = Instant::now() + max_wait;
         loop {
             if state.is_closing {
                 return WakeReason::Closing;
             }
-            let plenty = state.files.iter().any(|bin| bin.used > bin.hurry_threshold());
+            let is_filling = state.files.iter().any(|file| file.used > file.hurry_threshold());
             let due = state.oldest_since.map(|since| since + pause);
-            if plenty || due.is_some_and(|due| due <= Instant::now()) {
+            if is_filling || due.is_some_and(|due| due <= Instant::now()) {
                 return WakeReason::Due;
             }
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return WakeReason::Idle;
             }
-            self.filled.wait_until(&mut state, due.map_or(until, |due| due.min(until)));
+            self.filled.wait_until(&mut state, due.map_or(deadline, |due| due.min(deadline)));
         }
     }
 
     /// Takes the file with the oldest entries out of the spool, to be drained. Give it back with `return_file`.
     pub(crate) fn take_oldest(&self) -> Option<SpoolFile> {
         let mut state = self.state.lock();
-        let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
-        let (index, _) = oldest.min_by_key(|(_, bin)| bin.first)?;
-        let bin = state.files.remove(index);
-        state.oldest_since = state.files.iter().any(|bin| bin.used > 0).then(Instant::now);
-        Some(bin)
+        let oldest = state.files.iter().enumerate().filter(|(_, file)| file.used > 0);
+        let (index, _) = oldest.min_by_key(|(_, file)| file.first)?;
+        let file = state.files.remove(index);
+        state.oldest_since = state.files.iter().any(|file| file.used > 0).then(Instant::now);
+        Some(file)
     }
 
     /// Gives a file back. If its entries are in the database, it is emptied first.
-    pub(crate) fn return_file(&self, mut bin: SpoolFile, emptied: DrainResult) {
-        if emptied == DrainResult::InDatabase {
-            bin.clear();
+    pub(crate) fn return_file(&self, mut file: SpoolFile, result: DrainResult) {
+        if result == DrainResult::InDatabase {
+            file.clear();
         }
         let mut state = self.state.lock();
-        if emptied == DrainResult::NotYet {
+        if result == DrainResult::NotYet {
             state.oldest_since.get_or_insert_with(Instant::now);
         }
         // Before the file that is being filled, if there is one.
-        state.files.insert(0, bin);
+        state.files.insert(0, file);
         drop(state);
         self.emptied.notify_all();
     }
@@ -270,9 +274,10 @@ fn checksum(number: &[u8; 8], body: &[u8]) -> u32 {
 /// Reads the entries of a file up to the first incomplete one.
 fn read_entries(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
     let mut entries = Vec::new();
-    while let Some((head, rest)) = bytes.split_at_checked(HEADER_LENGTH) {
-        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        let number: [u8; 8] = head[8..].try_into().expect("eight bytes");
+    while let Some((header, rest)) = bytes.split_at_checked(HEADER_LENGTH) {
+        let word =
+            |offset: usize| u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"));
+        let number: [u8; 8] = header[8..].try_into().expect("eight bytes");
         let length = word(0) as usize;
         let Some((body, rest)) = rest.split_at_checked(length).filter(|_| length > 0) else { break };
         if checksum(&number, body) != word(4) {
@@ -313,7 +318,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn facts(number: usize) -> RecordBody {
+    fn body(number: usize) -> RecordBody {
         RecordBody(format!("{{\"number\":{number}}}"))
     }
 
@@ -323,80 +328,80 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_comes_out_in_order_and_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = spool(dir.path());
+    fn records_are_taken_out_once_and_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
         let mut fetched = Vec::new();
         for number in 0..100_000 {
-            spool.put(&facts(number)).unwrap();
+            spool.put(&body(number)).unwrap();
             if number % 7_000 == 0 {
-                let bin = spool.take_oldest().unwrap();
-                fetched.extend(bin.entries());
-                spool.return_file(bin, DrainResult::InDatabase);
+                let file = spool.take_oldest().unwrap();
+                fetched.extend(file.entries());
+                spool.return_file(file, DrainResult::InDatabase);
             }
         }
-        while let Some(bin) = spool.take_oldest() {
-            fetched.extend(bin.entries());
-            spool.return_file(bin, DrainResult::InDatabase);
+        while let Some(file) = spool.take_oldest() {
+            fetched.extend(file.entries());
+            spool.return_file(file, DrainResult::InDatabase);
         }
-        let expected: Vec<_> = (0..100_000).map(|number| (number as i64, facts(number))).collect();
+        let expected: Vec<_> = (0..100_000).map(|number| (number as i64, body(number))).collect();
         assert!(fetched == expected);
     }
 
     #[test]
-    fn what_nobody_fetched_is_still_there_for_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = spool(dir.path());
-        (0..10).for_each(|number| spool.put(&facts(number)).unwrap());
-        let bin = spool.take_oldest().unwrap();
-        spool.put(&facts(10)).unwrap();
+    fn records_that_were_not_drained_can_be_read_by_another_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
+        (0..10).for_each(|number| spool.put(&body(number)).unwrap());
+        let file = spool.take_oldest().unwrap();
+        spool.put(&body(10)).unwrap();
         // One file is being drained and the other filled: the entries of both are read.
-        assert_eq!(read_abandoned(dir.path()).unwrap().len(), 11);
-        spool.return_file(bin, DrainResult::InDatabase);
-        assert_eq!(read_abandoned(dir.path()).unwrap(), [(10, facts(10))]);
+        assert_eq!(read_abandoned(directory.path()).unwrap().len(), 11);
+        spool.return_file(file, DrainResult::InDatabase);
+        assert_eq!(read_abandoned(directory.path()).unwrap(), [(10, body(10))]);
     }
 
     #[test]
-    fn a_file_that_could_not_be_made_whole_is_made_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = spool(dir.path());
+    fn an_incomplete_spool_file_is_created_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
         // What a full disk leaves of the first attempt.
-        fs::write(dir.path().join(FILE_NAMES[0]), "").unwrap();
-        spool.put(&facts(0)).unwrap();
-        assert_eq!(read_abandoned(dir.path()).unwrap(), [(0, facts(0))]);
+        fs::write(directory.path().join(FILE_NAMES[0]), "").unwrap();
+        spool.put(&body(0)).unwrap();
+        assert_eq!(read_abandoned(directory.path()).unwrap(), [(0, body(0))]);
     }
 
     #[test]
-    fn a_torn_entry_ends_the_reading() {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = spool(dir.path());
-        (0..3).for_each(|number| spool.put(&facts(number)).unwrap());
-        let path = dir.path().join(FILE_NAMES[0]);
+    fn reading_a_spool_file_ends_at_a_torn_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
+        (0..3).for_each(|number| spool.put(&body(number)).unwrap());
+        let path = directory.path().join(FILE_NAMES[0]);
         let mut bytes = fs::read(&path).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
         bytes[end] ^= 1;
-        assert_eq!(read_entries(&bytes), [(0, facts(0)), (1, facts(1))]);
+        assert_eq!(read_entries(&bytes), [(0, body(0)), (1, body(1))]);
         bytes.truncate(end - 2);
-        assert_eq!(read_entries(&bytes), [(0, facts(0)), (1, facts(1))]);
+        assert_eq!(read_entries(&bytes), [(0, body(0)), (1, body(1))]);
     }
 
     #[test]
-    fn a_full_spool_is_waited_for_and_not_forever() {
-        let dir = tempfile::tempdir().unwrap();
-        let spool = spool(dir.path());
+    fn a_record_waits_for_a_full_spool_but_not_forever() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = spool(directory.path());
         let long = RecordBody("x".repeat(FILE_SIZE / 3));
-        let mut put = 0;
-        let full = loop {
+        let mut put_count = 0;
+        let error = loop {
             match spool.put(&long) {
-                Ok(()) => put += 1,
+                Ok(()) => put_count += 1,
                 Err(error) => break error,
             }
         };
-        assert!(matches!(full, StoreError::Unavailable { .. }), "{full}");
-        assert_eq!(put, 4);
-        let bin = spool.take_oldest().unwrap();
-        assert_eq!(bin.entries()[0].0, 0);
-        spool.return_file(bin, DrainResult::InDatabase);
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        assert_eq!(put_count, 4);
+        let file = spool.take_oldest().unwrap();
+        assert_eq!(file.entries()[0].0, 0);
+        spool.return_file(file, DrainResult::InDatabase);
         spool.put(&long).unwrap();
     }
 }

@@ -113,10 +113,10 @@ impl ChainCheck {
             let before = self.before;
             (self.next, self.before) = (seq + 1, Some(*stored));
             before
-        } else if let Some(at) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
+        } else if let Some(index) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
             // Its position was in a gap, and it comes after a later record.
             problems.push(format!("{} was moved: it comes after record {}", name(), self.next - 1));
-            let gap = self.gaps.remove(at);
+            let gap = self.gaps.remove(index);
             let before = if seq == gap.first { gap.before } else { None };
             let rest = [
                 Gap { first: gap.first, last: seq - 1, before: gap.before },
@@ -148,8 +148,9 @@ impl ChainCheck {
         problems
     }
 
-    /// Ends the check, and returns which records are missing. `told` is the last position according to the database.
-    pub(crate) fn finish(self, told: i64) -> Vec<String> {
+    /// Ends the check, and returns which records are missing. `expected_end` is the last position according to the
+    /// database.
+    pub(crate) fn finish(self, expected_end: i64) -> Vec<String> {
         let uuid = self.uuid;
         let missing = |first: i64, last: i64| match last - first {
             0 => format!("record {first} of instance {uuid} is missing"),
@@ -160,14 +161,14 @@ impl ChainCheck {
         let end = self.next - 1;
         match signed {
             Some((seq, head)) if seq > end => {
-                let more = format!(
+                let problem = format!(
                     "{}: record {seq} was signed as the last one at {}",
                     missing(end + 1, seq),
                     head.at
                 );
-                problems.push(more);
+                problems.push(problem);
             }
-            _ if told > end => problems.push(missing(end + 1, told)),
+            _ if expected_end > end => problems.push(missing(end + 1, expected_end)),
             _ => {}
         }
         problems
@@ -192,99 +193,107 @@ struct FilterCursor {
 
 impl FilterCursor {
     fn load(conn: &Connection, verified: &mut AuditVerified) -> Result<Self> {
-        let mut left = VecDeque::new();
+        let mut remaining = VecDeque::new();
         each_row(
             conn,
             "audit_filter",
             "SELECT first, last, oldest, bits FROM audit_filter ORDER BY first",
             |row| {
-                left.push_back(BloomFilter::from_row(row)?);
+                remaining.push_back(BloomFilter::from_row(row)?);
                 Ok(())
             },
         )?;
         let mut covered = i64::MIN;
-        for sieve in &left {
-            if sieve.first <= covered || sieve.last < sieve.first {
+        for filter in &remaining {
+            if filter.first <= covered || filter.last < filter.first {
                 verified.add_problem(format!(
                     "the search filter that starts at record id {} is in the wrong place",
-                    sieve.first
+                    filter.first
                 ));
             }
-            covered = sieve.last;
+            covered = filter.last;
         }
-        Ok(FilterCursor { remaining: left })
+        Ok(FilterCursor { remaining })
     }
 
     /// Whether a query for this record gets through the filter over it. Call it in the order of ids.
     fn may_contain(&mut self, id: i64, body: &str) -> bool {
-        while self.remaining.front().is_some_and(|sieve| sieve.last < id) {
+        while self.remaining.front().is_some_and(|filter| filter.last < id) {
             self.remaining.pop_front();
         }
-        let Some(sieve) = self.remaining.front().filter(|sieve| sieve.first <= id) else { return true };
-        let mut all = true;
-        let at = each_term(body, |term| all &= sieve.may_contain(term));
-        all && at.is_none_or(|at| sieve.oldest <= micros(at))
+        let Some(filter) = self.remaining.front().filter(|filter| filter.first <= id) else { return true };
+        let mut contains_all = true;
+        let at = each_term(body, |term| contains_all &= filter.may_contain(term));
+        contains_all && at.is_none_or(|at| filter.oldest <= micros(at))
     }
 }
 
 pub(crate) fn verify(
-    shared: &DatabaseInner,
-    place: &AuditDirectory,
+    database: &DatabaseInner,
+    audit_directory: &AuditDirectory,
     archives: &ArchiveLookup,
     progress: &mut dyn FnMut(u64),
 ) -> StoreResult<AuditVerified> {
     // Before the database: the records that these files speak of were in the database before the files said so.
-    let outside = ExternalState::read(place)?;
-    let reader = shared.reader()?;
+    let external = ExternalState::read(audit_directory)?;
+    let reader = database.reader()?;
     let mut verified = AuditVerified::default();
     let transaction = reader.unchecked_transaction().map_err(crate::database::error::DatabaseError::from)?;
-    let gone = missing_tables(&transaction)?;
-    for table in &gone {
+    let missing = missing_tables(&transaction)?;
+    for table in &missing {
         verified.add_problem(format!("the table {table} is missing, with its rows"));
     }
-    for uuid in &outside.instances_without_key {
+    for uuid in &external.instances_without_key {
         verified.add_problem(format!("the key of instance {uuid} isn't in the audit's directory"));
     }
-    for finding in &outside.findings {
+    for finding in &external.findings {
         verified.add_problem(finding.clone());
     }
-    let (mut known, parts) = load_chains(&transaction, &outside, &mut verified)?;
+    let (mut chains, segments) = load_chains(&transaction, &external, &mut verified)?;
     // The files of an instance that started after the first read are there by now.
-    let again = ExternalState::read(place)?;
-    for (uuid, known) in &mut known.facts {
-        known.known_outside |= again.knows_instance(uuid);
+    let reread = ExternalState::read(audit_directory)?;
+    for (uuid, facts) in &mut chains.facts {
+        facts.known_outside |= reread.knows_instance(uuid);
     }
-    let versions = load_revision_check(&transaction)?;
-    let mut is_whole = check_records(&transaction, known, versions.as_ref(), &mut verified, progress)?;
-    is_whole &= gone.is_empty();
-    let known = match gone.contains(&"audit_archive") {
+    let revision_check = load_revision_check(&transaction)?;
+    let mut is_intact =
+        check_records(&transaction, chains, revision_check.as_ref(), &mut verified, progress)?;
+    is_intact &= missing.is_empty();
+    let archive_rows = match missing.contains(&"audit_archive") {
         true => Vec::new(),
         false => ArchiveRow::all(&transaction)?,
     };
-    for archive in &outside.archives {
-        let told = |known: &&ArchiveRow| known.file == archive.archive && known.hash == archive.hash;
-        if !known.iter().any(|known| told(&known)) {
+    for archive in &external.archives {
+        let is_same = |row: &&ArchiveRow| row.file == archive.archive && row.hash == archive.hash;
+        if !archive_rows.iter().any(|row| is_same(&row)) {
             verified.add_problem(format!(
                 "the archive {} with {} records, written at {}, is missing or different in the database",
                 archive.archive, archive.records, archive.at
             ));
         }
     }
-    verified.archived = known.iter().map(|archive| archive.records).sum();
+    verified.archived = archive_rows.iter().map(|archive| archive.records).sum();
     if let ArchiveLookup::In(directories) = archives {
         let problems = verified.problems.len();
-        archive_index::verify_archives(&known, &parts, place, directories, versions.as_ref(), &mut verified);
-        is_whole &= problems == verified.problems.len();
-        if let Some(too_many) = versions.as_ref().and_then(RevisionCheck::excess_restores_problem) {
-            verified.add_problem(too_many);
+        archive_index::verify_archives(
+            &archive_rows,
+            &segments,
+            audit_directory,
+            directories,
+            revision_check.as_ref(),
+            &mut verified,
+        );
+        is_intact &= problems == verified.problems.len();
+        if let Some(problem) = revision_check.as_ref().and_then(RevisionCheck::excess_restores_problem) {
+            verified.add_problem(problem);
         }
     }
     // Only a check that has seen every record can say that one does not exist.
-    if let Some(versions) = versions
-        && is_whole
-        && verified.archives == known.len() as u64
+    if let Some(revision_check) = revision_check
+        && is_intact
+        && verified.archives == archive_rows.len() as u64
     {
-        versions.unrecorded_problems()?.into_iter().for_each(|problem| verified.add_problem(problem));
+        revision_check.unrecorded_problems()?.into_iter().for_each(|problem| verified.add_problem(problem));
     }
     Ok(verified)
 }
@@ -313,15 +322,15 @@ fn table_exists(conn: &Connection, table: &str) -> Result<bool> {
 
 impl ExternalState {
     /// Adds a head to the chain's facts, if this audit's key has signed it, and reports a wrong signature.
-    fn check_head(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
-        let same = known.heads.entry(head.seq).or_default();
+    fn check_head(&self, head: SignedHead, facts: &mut ChainFacts, verified: &mut AuditVerified) {
+        let heads = facts.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
-            known.foreign_key = Some(head.key);
-        } else if same.contains(&head) {
+            facts.foreign_key = Some(head.key);
+        } else if heads.contains(&head) {
             // The same head lies in the database and outside.
         } else if head.is_signed() {
             verified.heads += 1;
-            same.push(head);
+            heads.push(head);
         } else {
             verified.add_problem(format!(
                 "the signature of record {} of instance {} is wrong",
@@ -341,16 +350,16 @@ struct KnownChains {
 /// Gathers what is known of the chains, and which segments the database says are in archives.
 fn load_chains(
     conn: &Connection,
-    outside: &ExternalState,
+    external: &ExternalState,
     verified: &mut AuditVerified,
 ) -> Result<(KnownChains, Vec<ArchivedSegment>)> {
-    let KnownChains { mut rows, facts: mut known } = KnownChains::default();
+    let KnownChains { mut rows, mut facts } = KnownChains::default();
     each_row(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
-        let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (id, text, position): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match Uuid::parse_str(&text) {
             Ok(uuid) => {
                 rows.insert(id, uuid);
-                known.entry(uuid).or_default().row_position = told;
+                facts.entry(uuid).or_default().row_position = position;
             }
             Err(_) => verified.add_problem(format!("the instance in row {id} has no valid UUID")),
         }
@@ -360,34 +369,36 @@ fn load_chains(
     let heads = "SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq";
     each_row(conn, "audit_head", heads, |row| {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
-            outside.check_head(SignedHead::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
+            external.check_head(SignedHead::from_row(uuid, row)?, facts.entry(uuid).or_default(), verified);
         }
         Ok(())
     })?;
-    for (uuid, at_least) in &outside.least_positions {
-        let known = known.entry(*uuid).or_default();
-        known.row_position = known.row_position.max(*at_least);
-        known.known_outside = true;
+    for (uuid, at_least) in &external.least_positions {
+        let chain_facts = facts.entry(*uuid).or_default();
+        chain_facts.row_position = chain_facts.row_position.max(*at_least);
+        chain_facts.known_outside = true;
     }
-    let running = outside.running_heads.iter().map(|head| (head, false));
-    for (head, over) in running.chain(outside.ended_heads.iter().map(|head| (head, true))) {
-        let known = known.entry(head.instance).or_default();
-        known.known_outside = true;
-        if over {
-            known.ended_at = known.ended_at.max(Some(head.seq));
+    let running = external.running_heads.iter().map(|head| (head, false));
+    for (head, is_ended) in running.chain(external.ended_heads.iter().map(|head| (head, true))) {
+        let chain_facts = facts.entry(head.instance).or_default();
+        chain_facts.known_outside = true;
+        if is_ended {
+            chain_facts.ended_at = chain_facts.ended_at.max(Some(head.seq));
         }
-        outside.check_head(head.clone(), known, verified);
+        external.check_head(head.clone(), chain_facts, verified);
     }
-    let mut parts = Vec::new();
+    let mut segments = Vec::new();
     each_row(conn, "audit_segment", "SELECT instance, first, last, file FROM audit_segment", |row| {
         let (id, first, last): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if let Some((&instance, known)) = rows.get(&id).and_then(|uuid| Some((uuid, known.get_mut(uuid)?))) {
-            known.archived = known.archived.max(last);
-            parts.push(ArchivedSegment { instance, first, last, file: row.get(3)? });
+        if let Some((&instance, chain_facts)) =
+            rows.get(&id).and_then(|uuid| Some((uuid, facts.get_mut(uuid)?)))
+        {
+            chain_facts.archived = chain_facts.archived.max(last);
+            segments.push(ArchivedSegment { instance, first, last, file: row.get(3)? });
         }
         Ok(())
     })?;
-    Ok((KnownChains { rows, facts: known }, parts))
+    Ok((KnownChains { rows, facts }, segments))
 }
 
 /// Calls `look` for every row that `sql` finds in a table, if the table exists.
@@ -395,7 +406,7 @@ fn each_row(
     conn: &Connection,
     table: &str,
     sql: &str,
-    mut look: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
+    mut visit: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
 ) -> Result<()> {
     if !table_exists(conn, table)? {
         return Ok(());
@@ -403,7 +414,7 @@ fn each_row(
     let mut statement = conn.prepare(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        look(row)?;
+        visit(row)?;
     }
     Ok(())
 }
@@ -411,40 +422,40 @@ fn each_row(
 /// Checks every record, and returns whether all of them are there and unchanged.
 fn check_records(
     conn: &Connection,
-    KnownChains { rows, facts: known }: KnownChains,
-    versions: Option<&RevisionCheck<'_>>,
+    KnownChains { rows, facts }: KnownChains,
+    revision_check: Option<&RevisionCheck<'_>>,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
 ) -> Result<bool> {
-    let mut is_whole = true;
+    let mut is_intact = true;
     let mut chains: HashMap<Uuid, (ChainCheck, ChainFacts)> = HashMap::new();
     let (mut lost_keys, mut unknown) = (BTreeMap::<[u8; 32], u64>::new(), Vec::new());
-    for (uuid, mut known) in known {
-        let mut heads = std::mem::take(&mut known.heads);
+    for (uuid, mut chain_facts) in facts {
+        let mut heads = std::mem::take(&mut chain_facts.heads);
         heads.retain(|_, heads| !heads.is_empty());
-        let before = match heads.get(&known.archived).and_then(|heads| heads.first()) {
-            _ if known.archived == 0 => CHAIN_START,
+        let before = match heads.get(&chain_facts.archived).and_then(|heads| heads.first()) {
+            _ if chain_facts.archived == 0 => CHAIN_START,
             Some(head) => head.hash,
             None => {
-                is_whole = false;
+                is_intact = false;
                 verified.add_problem(format!(
                     "the database says that records up to {} of instance {uuid} are archived, but no signed head \
                      confirms it",
-                    known.archived
+                    chain_facts.archived
                 ));
                 CHAIN_START
             }
         };
-        if let (true, Some(key)) = (heads.is_empty(), known.foreign_key) {
+        if let (true, Some(key)) = (heads.is_empty(), chain_facts.foreign_key) {
             verified.foreign += 1;
             *lost_keys.entry(key).or_default() += 1;
         }
         // An instance whose records are all archived is remembered by its archives. Its head may already be removed.
-        if !known.known_outside && known.archived < known.row_position.max(1) {
+        if !chain_facts.known_outside && chain_facts.archived < chain_facts.row_position.max(1) {
             unknown.push(uuid);
         }
-        known.signed_up_to = heads.last_key_value().map_or(0, |(seq, _)| *seq);
-        chains.insert(uuid, (ChainCheck::new(uuid, known.archived + 1, before, heads), known));
+        chain_facts.signed_up_to = heads.last_key_value().map_or(0, |(seq, _)| *seq);
+        chains.insert(uuid, (ChainCheck::new(uuid, chain_facts.archived + 1, before, heads), chain_facts));
     }
     for (key, chains) in lost_keys {
         let key = crate::audit::head::hex::text(&key);
@@ -457,54 +468,55 @@ fn check_records(
     for uuid in unknown {
         verified.add_problem(format!("instance {uuid} has no signed head outside the database"));
     }
-    let mut homeless = HashSet::new();
-    let mut sieves = FilterCursor::load(conn, verified)?;
+    let mut unknown_rows = HashSet::new();
+    let mut filters = FilterCursor::load(conn, verified)?;
     each_row(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
-        let Some((walk, known)) = chain else {
-            is_whole = false;
-            if homeless.insert(id) {
+        let Some((chain_check, chain_facts)) = chain else {
+            is_intact = false;
+            if unknown_rows.insert(id) {
                 verified
                     .add_problem(format!("there are records of an instance that doesn't exist: row {id}"));
             }
             return Ok(());
         };
-        if seq <= known.archived {
+        if seq <= chain_facts.archived {
             // An interrupted archiving has not deleted it yet.
             return Ok(());
         }
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
-        if !sieves.may_contain(row.get(4)?, body) {
+        if !filters.may_contain(row.get(4)?, body) {
             verified.add_problem(format!(
                 "{} is hidden from queries by a wrong search filter",
-                describe_record(walk.uuid, seq, body)
+                describe_record(chain_check.uuid, seq, body)
             ));
         }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
-        let wrong = walk.check_record(seq, &stored, body);
-        if let (true, Some(versions)) = (wrong.is_empty(), versions)
-            && let Some(differs) = versions.compare_record(body)?
+        let problems = chain_check.check_record(seq, &stored, body);
+        if let (true, Some(revision_check)) = (problems.is_empty(), revision_check)
+            && let Some(difference) = revision_check.compare_record(body)?
         {
-            verified.add_problem(format!("{}: {differs}", describe_record(walk.uuid, seq, body)));
+            verified.add_problem(format!("{}: {difference}", describe_record(chain_check.uuid, seq, body)));
         }
-        is_whole &= wrong.is_empty();
-        wrong.into_iter().for_each(|problem| verified.add_problem(problem));
+        is_intact &= problems.is_empty();
+        problems.into_iter().for_each(|problem| verified.add_problem(problem));
         // Queries by time rely on the id, which is never before the time at which the call began.
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
-        if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
+        if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|record_id| record_id < at.0.div_euclid(1_000)))
+        {
             verified.add_problem(format!(
                 "{} has an id that is earlier than its time",
-                describe_record(walk.uuid, seq, body)
+                describe_record(chain_check.uuid, seq, body)
             ));
         }
-        if known.ended_at.is_some_and(|ended| seq > ended) {
+        if chain_facts.ended_at.is_some_and(|ended_at| seq > ended_at) {
             verified.add_problem(format!(
                 "{} was added after its instance had ended",
-                describe_record(walk.uuid, seq, body)
+                describe_record(chain_check.uuid, seq, body)
             ));
         }
-        verified.unsigned += u64::from(seq > known.signed_up_to && known.foreign_key.is_none());
+        verified.unsigned += u64::from(seq > chain_facts.signed_up_to && chain_facts.foreign_key.is_none());
         verified.records += 1;
         if verified.records.is_multiple_of(RECORDS_PER_PROGRESS) {
             progress(verified.records);
@@ -513,11 +525,11 @@ fn check_records(
     })?;
     let mut chains: Vec<_> = chains.into_iter().collect();
     chains.sort_by_key(|(uuid, _)| *uuid);
-    for (_, (walk, known)) in chains {
-        for problem in walk.finish(known.row_position) {
-            is_whole = false;
+    for (_, (chain_check, chain_facts)) in chains {
+        for problem in chain_check.finish(chain_facts.row_position) {
+            is_intact = false;
             verified.add_problem(problem);
         }
     }
-    Ok(is_whole)
+    Ok(is_intact)
 }

@@ -22,7 +22,7 @@ use crate::database::{DatabaseInner, Volume, newest_revision};
 /// How many node ids are taken from the database's counter at once.
 const NODE_LEASE_SIZE: i64 = 1_024;
 /// More nodes than one step can make one by one: a path has at most 2,048 names.
-const MOST_PER_STEP: i64 = 4_096;
+const MAX_NODES_PER_STEP: i64 = 4_096;
 
 /// The connection that writes, and the state that belongs to it.
 pub(crate) struct DatabaseWriter {
@@ -111,7 +111,7 @@ impl WriteTransaction<'_> {
         // Rounded, because a few steps more or less must make no difference: a move over a file has a step for its
         // mode.
         let steps = i64::try_from(steps.max(1).next_multiple_of(16)).unwrap_or(i64::MAX);
-        let nodes = self.take_nodes(steps.saturating_mul(MOST_PER_STEP))?;
+        let nodes = self.take_nodes(steps.saturating_mul(MAX_NODES_PER_STEP))?;
         *self.node_lease = NodeLease { nodes, is_apart: true, is_uncommitted: true };
         Ok(())
     }
@@ -138,7 +138,7 @@ impl WriteTransaction<'_> {
     /// Adds the next revision, made by this operation.
     pub(crate) fn new_revision(&mut self, operation: &Operation) -> Result<i64> {
         let Operation { id, identity, tool, at } = operation;
-        let version = self
+        let revision = self
             .conn
             .prepare_cached(
                 "INSERT INTO revision(operation, agent, thread, organization, team, tool, at)
@@ -153,7 +153,7 @@ impl WriteTransaction<'_> {
                 tool,
                 at.0
             ])?;
-        Ok(version)
+        Ok(revision)
     }
 
     /// Appends an audit record in the job's own transaction.
@@ -162,16 +162,16 @@ impl WriteTransaction<'_> {
     }
 
     /// Appends to the audit's chain. Without an open audit, that is [`StoreError::Unsupported`].
-    pub(crate) fn append_body(&mut self, facts: &RecordBody) -> Result<()> {
-        let none = StoreError::unsupported("no audit is open on this database");
-        let chain = self.chain.as_mut().ok_or(none)?;
-        self.appender.append(self.conn, chain, facts)
+    pub(crate) fn append_body(&mut self, body: &RecordBody) -> Result<()> {
+        let no_audit_log = StoreError::unsupported("no audit is open on this database");
+        let chain = self.chain.as_mut().ok_or(no_audit_log)?;
+        self.appender.append(self.conn, chain, body)
     }
 
     /// Appends spooled records to the audit's chain, each with its number in the spool.
     pub(crate) fn append_spooled(&mut self, entries: &[(i64, RecordBody)]) -> Result<()> {
-        for (number, facts) in entries {
-            self.append_body(facts)?;
+        for (number, body) in entries {
+            self.append_body(body)?;
             if let Some(chain) = &mut self.chain {
                 chain.spooled = number + 1;
             }
@@ -194,82 +194,83 @@ impl WriteTransaction<'_> {
 
 /// Runs the jobs of a batch, and returns the outcome of each: in one transaction, or on a full disk in one for each
 /// job.
-pub(crate) fn commit_batch(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
-    let unpinned = std::mem::take(&mut *shared.dropped_drafts.lock());
-    let mut unpins = true;
-    let run = |jobs: &[Arc<WriteJob>]| match run_batch(shared, jobs, &unpinned) {
-        Ok(verdicts) => verdicts,
+pub(crate) fn commit_batch(database: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
+    let dropped_drafts = std::mem::take(&mut *database.dropped_drafts.lock());
+    let mut is_unpinned = true;
+    let run = |jobs: &[Arc<WriteJob>]| match run_batch(database, jobs, &dropped_drafts) {
+        Ok(outcomes) => outcomes,
         Err(error) => {
-            unpins = false;
+            is_unpinned = false;
             jobs.iter().map(|_| JobOutcome::Failed(copy_error(&error))).collect()
         }
     };
     // On a full disk each job gets its own transaction: a job that needs more space than there is fails alone, and a
     // job that may use the reserve does not share it.
-    let size = match &shared.reserve {
+    let batch_size = match &database.reserve {
         Some(reserve) if reserve.is_needed() => 1,
         _ => jobs.len().max(1),
     };
-    let verdicts: Vec<_> = jobs.chunks(size).flat_map(run).collect();
-    if verdicts.iter().any(|verdict| matches!(verdict, JobOutcome::Done)) {
-        shared.announce_commit();
+    let outcomes: Vec<_> = jobs.chunks(batch_size).flat_map(run).collect();
+    if outcomes.iter().any(|outcome| matches!(outcome, JobOutcome::Done)) {
+        database.announce_commit();
     }
-    if !unpins {
+    if !is_unpinned {
         // At least one transaction was not committed, so the next batch removes the pins.
-        shared.dropped_drafts.lock().extend(unpinned);
+        database.dropped_drafts.lock().extend(dropped_drafts);
     }
-    verdicts
+    outcomes
 }
 
 fn run_batch(
-    shared: &DatabaseInner,
+    database: &DatabaseInner,
     jobs: &[Arc<WriteJob>],
-    unpinned: &[i64],
+    dropped_drafts: &[i64],
 ) -> StoreResult<Vec<JobOutcome>> {
-    shared.open_writer()?;
-    let _turn = shared
-        .writer_lock
-        .as_ref()
-        .map(|turnstile| turnstile.acquire(shared.options.wait_timeout))
-        .transpose()?;
-    let mut writer = shared.writer.lock();
-    let DatabaseWriter { conn, node_lease: lease, chain, chain_end_file: tail, revision_file: mark } =
-        &mut *writer;
+    database.open_writer()?;
+    let _guard =
+        database.writer_lock.as_ref().map(|lock| lock.acquire(database.options.wait_timeout)).transpose()?;
+    let mut writer = database.writer.lock();
+    let DatabaseWriter { conn, node_lease, chain, chain_end_file, revision_file } = &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
     let reserve =
-        shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.disk_space == DiskSpace::Reserve));
-    let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.release_to_host());
-    let _lent =
-        lent.map(|reserve| BorrowedReserve { reserve, conn, wait_timeout: shared.options.wait_timeout });
-    if let (Some(full), None) = (&shared.reserve, reserve)
-        && !full.has_room_for_log(2 * LOW_SPACE)
+        database.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.disk_space == DiskSpace::Reserve));
+    let borrowed = reserve.filter(|reserve| reserve.is_needed() && reserve.release_to_host());
+    let _loan = borrowed.map(|reserve| BorrowedReserve {
+        reserve,
+        conn,
+        wait_timeout: database.options.wait_timeout,
+    });
+    if let (Some(disk_reserve), None) = (&database.reserve, reserve)
+        && !disk_reserve.has_room_for_log(2 * LOW_SPACE)
     {
         // While there is still room for it: a job that adds content must not leave a write-ahead log that can't be
         // checkpointed, because then no job could free space any more.
-        truncate_wal(conn, shared.options.wait_timeout);
+        truncate_wal(conn, database.options.wait_timeout);
     }
-    let opened = shared.options.durability;
-    let wanted = batch_durability(jobs, opened);
-    let synced = (wanted != opened).then(|| DurabilityOverride::new(conn, wanted, opened)).transpose()?;
+    let configured = database.options.durability;
+    let durability = batch_durability(jobs, configured);
+    let durability_override = (durability != configured)
+        .then(|| DurabilityOverride::new(conn, durability, configured))
+        .transpose()?;
     // The file beside the database holds only synced revisions, and only a commit that writes something is synced.
-    let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
-    let before = mark.map(|_| newest_revision(conn)).transpose()?;
-    let verdicts = run_transaction(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
-    if lease.is_uncommitted {
+    let revision_file = revision_file.as_ref().filter(|_| durability == Durability::Full);
+    let newest_before = revision_file.map(|_| newest_revision(conn)).transpose()?;
+    let outcomes = run_transaction(conn, node_lease, (chain, chain_end_file.as_mut()), jobs, dropped_drafts);
+    if node_lease.is_uncommitted {
         // The lease was not committed: the counter is back where it was.
-        *lease = NodeLease::default();
+        *node_lease = NodeLease::default();
     }
-    if let (Ok(_), Some(mark), Some(before)) = (&verdicts, mark, before) {
-        write_newest_revision(conn, mark, before);
+    if let (Ok(_), Some(revision_file), Some(newest_before)) = (&outcomes, revision_file, newest_before) {
+        write_newest_revision(conn, revision_file, newest_before);
     }
-    drop(synced);
-    if let (Some(reserve), true) = (reserve, is_disk_full(&verdicts)) {
+    drop(durability_override);
+    if let (Some(reserve), true) = (reserve, is_disk_full(&outcomes)) {
         // A disk quota doesn't show in the free space. The next transaction gets the reserve.
         reserve.note_no_space();
-    } else if let (Some(reserve), None, Ok(_)) = (&shared.reserve, lent, &verdicts) {
+    } else if let (Some(reserve), None, Ok(_)) = (&database.reserve, borrowed, &outcomes) {
         reserve.note_space();
     }
-    Ok(verdicts?)
+    Ok(outcomes?)
 }
 
 /// The reserve of a full disk while a transaction uses it. Dropping it sets the reserve aside again.
@@ -290,29 +291,29 @@ impl Drop for BorrowedReserve<'_> {
 
 /// Writes the newest revision into the file beside the database, now that the commit is on the disk. If that fails, the
 /// file holds an older revision, which is still true.
-fn write_newest_revision(conn: &Connection, mark: &File, before: i64) {
+fn write_newest_revision(conn: &Connection, file: &File, before: i64) {
     if let Some(newest) = newest_revision(conn).ok().filter(|newest| *newest > before) {
-        let _ = revision_file::write_revision(mark, newest);
+        let _ = revision_file::write_revision(file, newest);
     }
 }
 
 /// Checkpoints the write-ahead log and truncates it, so that its disk space is free again. It stays as it is while a
 /// reader uses it.
-fn truncate_wal(conn: &Connection, patience: Duration) {
-    let shorten = || -> rusqlite::Result<()> {
+fn truncate_wal(conn: &Connection, wait_timeout: Duration) {
+    let truncate = || -> rusqlite::Result<()> {
         conn.busy_timeout(Duration::ZERO)?;
         conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
     };
-    let _ = shorten();
+    let _ = truncate();
     // This only sets a field of the connection.
-    let _ = conn.busy_timeout(patience);
+    let _ = conn.busy_timeout(wait_timeout);
 }
 
 /// Whether a job or the whole batch found no disk space.
-fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
-    match verdicts {
-        Ok(verdicts) => {
-            verdicts.iter().any(|verdict| matches!(verdict, JobOutcome::Failed(StoreError::NoSpace)))
+fn is_disk_full(outcomes: &Result<Vec<JobOutcome>>) -> bool {
+    match outcomes {
+        Ok(outcomes) => {
+            outcomes.iter().any(|outcome| matches!(outcome, JobOutcome::Failed(StoreError::NoSpace)))
         }
         Err(DatabaseError::Store(error)) => matches!(error, StoreError::NoSpace),
         Err(DatabaseError::Sqlite(error)) => matches!(from_sqlite(error), StoreError::NoSpace),
@@ -320,112 +321,115 @@ fn is_disk_full(verdicts: &Result<Vec<JobOutcome>>) -> bool {
 }
 
 /// The durability that a batch needs: that of its most demanding job.
-fn batch_durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
-    let weighs = |weight| jobs.iter().any(|job| job.sync == weight);
-    match (weighs(CommitSync::Always), weighs(CommitSync::AsConfigured)) {
+fn batch_durability(jobs: &[Arc<WriteJob>], configured: Durability) -> Durability {
+    let has_sync = |sync| jobs.iter().any(|job| job.sync == sync);
+    match (has_sync(CommitSync::Always), has_sync(CommitSync::AsConfigured)) {
         (true, _) => Durability::Full,
-        (false, true) => opened,
+        (false, true) => configured,
         (false, false) => Durability::Fast,
     }
 }
 
 fn run_transaction(
     conn: &Connection,
-    lease: &mut NodeLease,
-    (chain, tail): (&mut Option<Chain>, Option<&mut ChainEndFile>),
+    node_lease: &mut NodeLease,
+    (chain, chain_end_file): (&mut Option<Chain>, Option<&mut ChainEndFile>),
     jobs: &[Arc<WriteJob>],
-    unpinned: &[i64],
+    dropped_drafts: &[i64],
 ) -> Result<Vec<JobOutcome>> {
-    let transaction = SqlTransaction::begin(conn)?;
+    let sql_transaction = SqlTransaction::begin(conn)?;
     let epoch = conn
         .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
         .query_row([DIR_EPOCH], |row| row.get(0))?;
-    for draft in unpinned {
+    for draft in dropped_drafts {
         conn.prepare_cached("DELETE FROM pin WHERE draft = ?1")?.execute([draft])?;
     }
-    let mut writing = WriteTransaction {
+    let mut transaction = WriteTransaction {
         conn,
-        node_lease: lease,
+        node_lease,
         epoch,
         directories_moved: false,
         learned_dirs: Vec::new(),
         chain: *chain,
         appender: ChainAppender::default(),
     };
-    let verdicts = match jobs {
-        [job] => vec![run_job(&mut writing, job)],
-        _ => jobs.iter().map(|job| run_job_in_savepoint(&mut writing, job)).collect::<Result<_>>()?,
+    let outcomes = match jobs {
+        [job] => vec![run_job(&mut transaction, job)],
+        _ => jobs.iter().map(|job| run_job_in_savepoint(&mut transaction, job)).collect::<Result<_>>()?,
     };
     // A lone job that failed leaves nothing to commit; dropping the transaction rolls it back.
-    if let [JobOutcome::Done] | [_, _, ..] = &*verdicts {
-        commit_with_chain_end(transaction, tail, *chain, writing.chain)?;
+    if let [JobOutcome::Done] | [_, _, ..] = &*outcomes {
+        commit_with_chain_end(sql_transaction, chain_end_file, *chain, transaction.chain)?;
         // The chain advances only with the commit: records that were rolled back have no position.
-        *chain = writing.chain;
-        writing.node_lease.is_uncommitted = false;
-        for (volume, paths) in writing.learned_dirs {
+        *chain = transaction.chain;
+        transaction.node_lease.is_uncommitted = false;
+        for (volume, paths) in transaction.learned_dirs {
             volume.dirs.insert_all(epoch, paths);
         }
     }
-    Ok(verdicts)
+    Ok(outcomes)
 }
 
 /// Commits, and writes the chain's end outside the database before and after the commit.
 fn commit_with_chain_end(
     transaction: SqlTransaction<'_>,
-    tail: Option<&mut ChainEndFile>,
+    chain_end_file: Option<&mut ChainEndFile>,
     before: Option<Chain>,
     after: Option<Chain>,
 ) -> Result<()> {
-    let (Some(tail), Some(before), Some(after)) = (tail, before, after) else { return transaction.commit() };
+    let (Some(chain_end_file), Some(before), Some(after)) = (chain_end_file, before, after) else {
+        return transaction.commit();
+    };
     if before == after {
         return transaction.commit();
     }
-    tail.announce(&after);
+    chain_end_file.announce(&after);
     let committed = transaction.commit();
     match committed {
-        Ok(()) => tail.confirm(&after),
-        Err(_) => tail.announce(&before),
+        Ok(()) => chain_end_file.confirm(&after),
+        Err(_) => chain_end_file.announce(&before),
     }
     committed
 }
 
 /// Runs a job. A panic in it is caught and handed to the caller whose job it is.
-fn run_job(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
+fn run_job(transaction: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
     let work = job.take_work();
-    match catch_unwind(AssertUnwindSafe(|| work(writing))) {
+    match catch_unwind(AssertUnwindSafe(|| work(transaction))) {
         Ok(Ok(())) => JobOutcome::Done,
-        Ok(Err(fault)) => JobOutcome::Failed(fault.into()),
+        Ok(Err(error)) => JobOutcome::Failed(error.into()),
         Err(panic) => JobOutcome::Panicked(panic),
     }
 }
 
 /// Runs a job in a savepoint, so that its failure undoes only its own changes.
-fn run_job_in_savepoint(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
-    let conn = writing.conn;
-    let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
-    step("SAVEPOINT job")?;
-    let (leased, learned, chain) = (writing.node_lease.nodes.end, writing.learned_dirs.len(), writing.chain);
-    let verdict = run_job(writing, job);
-    if !matches!(verdict, JobOutcome::Done) {
+fn run_job_in_savepoint(transaction: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
+    let conn = transaction.conn;
+    let execute = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
+    execute("SAVEPOINT job")?;
+    let (lease_end, learned_count, chain) =
+        (transaction.node_lease.nodes.end, transaction.learned_dirs.len(), transaction.chain);
+    let outcome = run_job(transaction, job);
+    if !matches!(outcome, JobOutcome::Done) {
         if conn.is_autocommit() {
             // SQLite rolled back the whole transaction, and with it the changes of the jobs before.
-            return Err(match verdict {
+            return Err(match outcome {
                 JobOutcome::Failed(error) => DatabaseError::Store(error),
                 JobOutcome::Done | JobOutcome::Panicked(_) => {
                     StoreError::unavailable("the database failed").into()
                 }
             });
         }
-        step("ROLLBACK TO job")?;
-        if writing.node_lease.nodes.end != leased {
-            *writing.node_lease = NodeLease::default();
+        execute("ROLLBACK TO job")?;
+        if transaction.node_lease.nodes.end != lease_end {
+            *transaction.node_lease = NodeLease::default();
         }
-        writing.learned_dirs.truncate(learned);
-        writing.chain = chain;
-        writing.appender.forget_newest();
+        transaction.learned_dirs.truncate(learned_count);
+        transaction.chain = chain;
+        transaction.appender.reset_newest_id();
     }
-    step("RELEASE job")?;
-    Ok(verdict)
+    execute("RELEASE job")?;
+    Ok(outcome)
 }
 
 /// A transaction that rolls back when dropped, unless it was committed.
@@ -459,9 +463,9 @@ struct DurabilityOverride<'c> {
 }
 
 impl<'c> DurabilityOverride<'c> {
-    fn new(conn: &'c Connection, wanted: Durability, back: Durability) -> Result<Self> {
-        conn.execute_batch(synchronous(wanted))?;
-        Ok(DurabilityOverride { conn, previous: back })
+    fn new(conn: &'c Connection, durability: Durability, previous: Durability) -> Result<Self> {
+        conn.execute_batch(synchronous(durability))?;
+        Ok(DurabilityOverride { conn, previous })
     }
 }
 
@@ -479,7 +483,7 @@ fn copy_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::NoSpace => StoreError::NoSpace,
         StoreError::HostDenied => StoreError::HostDenied,
-        StoreError::Corrupt(what) => StoreError::Corrupt(what.clone()),
+        StoreError::Corrupt(message) => StoreError::Corrupt(message.clone()),
         other => StoreError::unavailable(other),
     }
 }
@@ -491,19 +495,19 @@ mod tests {
     use crate::database::{Database, DatabaseOptions};
 
     #[test]
-    fn only_staging_goes_without_a_sync_and_a_seal_never_does() {
+    fn only_a_deferred_commit_goes_unsynced_and_an_always_synced_one_never_does() {
         let dir = tempfile::tempdir().unwrap();
-        let synchronous = |durability, weight| {
+        let synchronous = |durability, sync| {
             let options = DatabaseOptions { durability, ..DatabaseOptions::default() };
             let database = Database::open(dir.path().join("db"), options).unwrap();
             // Twice: a batch of deferred jobs changes nothing for the next one.
             for _ in 0..2 {
                 database.0.write(CommitSync::Deferred, |_| Ok(())).unwrap();
             }
-            let asked = |writing: &mut WriteTransaction<'_>| {
-                Ok(writing.conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
+            let read_pragma = |transaction: &mut WriteTransaction<'_>| {
+                Ok(transaction.conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
             };
-            database.0.write(weight, asked).unwrap()
+            database.0.write(sync, read_pragma).unwrap()
         };
         assert_eq!(synchronous(Durability::Full, CommitSync::AsConfigured), 2);
         assert_eq!(synchronous(Durability::Full, CommitSync::Deferred), 1);
@@ -513,17 +517,17 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_never_given_out_twice() {
+    fn a_node_id_is_never_assigned_twice() {
         let database = Database::in_memory();
-        let mut given = std::collections::HashSet::new();
+        let mut assigned = std::collections::HashSet::new();
         for round in 0..3_000_i64 {
-            let taken = database.0.write(CommitSync::AsConfigured, move |writing| {
-                let nodes = writing.fresh_nodes(1 + round % 7)?;
+            let result = database.0.write(CommitSync::AsConfigured, move |transaction| {
+                let nodes = transaction.fresh_nodes(1 + round % 7)?;
                 // Every third time the counter is rolled back; the ids that were given out are void.
                 if round % 3 == 0 { Err(StoreError::Conflict.into()) } else { Ok(nodes) }
             });
-            if let Ok(nodes) = taken {
-                assert!(nodes.into_iter().all(|node| given.insert(node)), "round {round}");
+            if let Ok(nodes) = result {
+                assert!(nodes.into_iter().all(|node| assigned.insert(node)), "round {round}");
             }
         }
     }

@@ -27,7 +27,7 @@ const SAFETY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often listeners are called where the host has no inotify, or no more of it.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the thread rests after it has called the listeners, so that many commits in a row cost little.
-const REST: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The listeners of a database.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl CommitFollower {
 
     /// Calls the listeners after a commit of this process, unless the thread does.
     pub(crate) fn note_own_commit(&self) {
-        let is_seen = self.shared.thread.lock().as_ref().is_some_and(|thread| thread.watches);
+        let is_seen = self.shared.thread.lock().as_ref().is_some_and(|thread| thread.has_inotify);
         if !is_seen {
             self.shared.listeners.notify();
         }
@@ -104,17 +104,19 @@ impl Drop for FollowerGuard {
 struct FollowerThread {
     stop: Arc<OwnedFd>,
     /// Whether it watches the file, and so sees the commits of this process as well.
-    watches: bool,
+    has_inotify: bool,
 }
 
 impl FollowerThread {
     fn start(database: &Path, listeners: &Arc<ChangeListeners>) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let watch = CommitWatch::new(database);
-        let watches = watch.inotify.is_some();
-        let (stopped, listeners) = (Arc::clone(&stop), Arc::clone(listeners));
-        thread::Builder::new().name("stead-follow".into()).spawn(move || watch.run(&stopped, &listeners))?;
-        Ok(FollowerThread { stop, watches })
+        let has_inotify = watch.inotify.is_some();
+        let (stop_event, listeners) = (Arc::clone(&stop), Arc::clone(listeners));
+        thread::Builder::new()
+            .name("stead-follow".into())
+            .spawn(move || watch.run(&stop_event, &listeners))?;
+        Ok(FollowerThread { stop, has_inotify })
     }
 }
 
@@ -128,12 +130,12 @@ impl Drop for FollowerThread {
 /// What the thread waits for.
 struct CommitWatch {
     /// The file that a process writes to after a commit.
-    mark: PathBuf,
+    commit_mark: PathBuf,
     log: PathBuf,
     /// `None` if commits can't be waited for.
     inotify: Option<OwnedFd>,
     /// The files when the listeners were last called.
-    known: FileStamps,
+    last_stamps: FileStamps,
 }
 
 /// Modification time and length of the mark and of the log.
@@ -149,11 +151,11 @@ enum Wake {
 
 impl CommitWatch {
     fn new(database: &Path) -> Self {
-        let (mark, log) = (writer_lock::commit_mark(database), wal_file::path_of(database));
+        let (commit_mark, log) = (writer_lock::commit_mark(database), wal_file::path_of(database));
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let known = stamps(&mark, &log);
-        let inotify = inotify::init(flags).ok().filter(|inotify| watch_file(inotify, &mark));
-        CommitWatch { mark, log, inotify, known }
+        let last_stamps = stamps(&commit_mark, &log);
+        let inotify = inotify::init(flags).ok().filter(|inotify| watch_file(inotify, &commit_mark));
+        CommitWatch { commit_mark, log, inotify, last_stamps }
     }
 
     /// Calls the listeners after every commit, until `stop` is signalled.
@@ -169,15 +171,15 @@ impl CommitWatch {
                 }
                 (Wake::Timeout, Some(inotify)) => {
                     // The file may have been replaced, and watching the same file twice does nothing.
-                    watch_file(inotify, &self.mark);
-                    stamps(&self.mark, &self.log) != self.known
+                    watch_file(inotify, &self.commit_mark);
+                    stamps(&self.commit_mark, &self.log) != self.last_stamps
                 }
                 (_, None) => true,
             };
             if is_due {
-                self.known = stamps(&self.mark, &self.log);
+                self.last_stamps = stamps(&self.commit_mark, &self.log);
                 listeners.notify();
-                if wait(stop, None, REST) == Wake::Stop {
+                if wait(stop, None, PAUSE) == Wake::Stop {
                     return;
                 }
             }
@@ -185,9 +187,9 @@ impl CommitWatch {
     }
 }
 
-fn stamps(mark: &Path, log: &Path) -> FileStamps {
+fn stamps(commit_mark: &Path, log: &Path) -> FileStamps {
     let stamp = |file: Metadata| (file.mtime(), file.mtime_nsec(), file.len());
-    [mark, log].map(|file| file.metadata().ok().map(stamp))
+    [commit_mark, log].map(|file| file.metadata().ok().map(stamp))
 }
 
 fn watch_file(inotify: &OwnedFd, file: &Path) -> bool {
@@ -201,14 +203,14 @@ fn drain(inotify: &OwnedFd) {
 }
 
 fn wait(stop: &OwnedFd, inotify: Option<&OwnedFd>, timeout: Duration) -> Wake {
-    let mut waited = vec![PollFd::new(stop, PollFlags::IN)];
-    waited.extend(inotify.map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+    let mut poll_fds = vec![PollFd::new(stop, PollFlags::IN)];
+    poll_fds.extend(inotify.map(|inotify| PollFd::new(inotify, PollFlags::IN)));
     let timeout = Timespec::try_from(timeout).ok();
-    if poll(&mut waited, timeout.as_ref()).is_err() {
+    if poll(&mut poll_fds, timeout.as_ref()).is_err() {
         // Interrupted by a signal: a call without a commit is allowed.
         return if inotify.is_some() { Wake::Commit } else { Wake::Timeout };
     }
-    match waited.iter().position(|one| !one.revents().is_empty()) {
+    match poll_fds.iter().position(|poll_fd| !poll_fd.revents().is_empty()) {
         Some(0) => Wake::Stop,
         Some(_) => Wake::Commit,
         None => Wake::Timeout,
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_through_another_handle_wakes_at_once() {
+    fn a_commit_through_another_handle_wakes_listeners_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| open(&directory));
         let (signal, _subscription) = subscribe(&one);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_database_calls_nobody() {
+    fn an_idle_database_calls_no_listener() {
         let directory = tempfile::tempdir().unwrap();
         let database = open(&directory);
         commit(&database);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_was_replaced_is_found_again() {
+    fn a_commit_mark_that_was_replaced_is_watched_again() {
         let directory = tempfile::tempdir().unwrap();
         let database = open(&directory);
         let (signal, _subscription) = subscribe(&database);
@@ -306,10 +308,10 @@ mod tests {
         let database = open(&directory);
         // The thread has the listeners, and nothing of the database.
         let listeners = Arc::clone(&database.0.commit_follower.shared.listeners);
-        let ended = |expected: usize| {
-            let until = Instant::now() + LONG;
+        let wait_for_reference_count = |expected: usize| {
+            let deadline = Instant::now() + LONG;
             while Arc::strong_count(&listeners) != expected {
-                assert!(Instant::now() < until, "the thread doesn't end");
+                assert!(Instant::now() < deadline, "the thread doesn't end");
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -319,19 +321,19 @@ mod tests {
         assert!(database.0.commit_follower.shared.thread.lock().is_some());
         drop(second);
         assert!(database.0.commit_follower.shared.thread.lock().is_none());
-        ended(2);
+        wait_for_reference_count(2);
         let (signal, third) = subscribe(&database);
         commit(&database);
         assert!(signal.wait(Some(LONG)), "a later subscriber starts it again");
         drop(database);
         // Left: this test, the subscription's state, and the place of the listener in it.
-        ended(3);
+        wait_for_reference_count(3);
         drop(third);
-        ended(1);
+        wait_for_reference_count(1);
     }
 
     #[test]
-    fn a_database_in_memory_calls_from_the_commit_itself() {
+    fn a_database_in_memory_calls_listeners_from_the_commit_itself() {
         let database = Database::in_memory();
         let (signal, _subscription) = subscribe(&database);
         commit(&database);

@@ -46,17 +46,20 @@ impl FilledSteps {
         step: usize,
         path_of_node: impl FnOnce(NodeId) -> std::result::Result<StorePath, E>,
     ) -> std::result::Result<(), E> {
-        if let Some((at, path, _)) = self.0.get_mut(&step) {
-            *path =
-                if at.base == NodeId::ROOT { at.path.clone() } else { path_of_node(at.base)?.join(&at.path) };
+        if let Some((node_path, path, _)) = self.0.get_mut(&step) {
+            *path = if node_path.base == NodeId::ROOT {
+                node_path.path.clone()
+            } else {
+                path_of_node(node_path.base)?.join(&node_path.path)
+            };
         }
         Ok(())
     }
 
     /// Takes the attributes that the step left.
     pub(crate) fn finish(&mut self, step: usize, attr: Option<Attr>) {
-        if let Some((_, _, filled)) = self.0.get_mut(&step) {
-            *filled = attr;
+        if let Some((_, _, filled_attr)) = self.0.get_mut(&step) {
+            *filled_attr = attr;
         }
     }
 
@@ -275,7 +278,7 @@ pub(crate) fn list_records(
     let after = query.after.as_deref().unwrap_or_default();
     let below = query.below.as_ref().map(StorePath::as_bytes);
     // Everything below a directory begins with its path and `/`, which `0` follows.
-    let child = |last: &[u8]| below.map(|below| [below, last].concat());
+    let child = |suffix: &[u8]| below.map(|below| [below, suffix].concat());
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
     let rows = statement.query_map(
         params![volume, kind.as_str(), after, below, child(b"/"), child(b"0"), limit],

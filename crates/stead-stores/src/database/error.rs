@@ -28,8 +28,8 @@ impl From<rusqlite::Error> for DatabaseError {
 }
 
 impl From<DatabaseError> for StoreError {
-    fn from(fault: DatabaseError) -> Self {
-        match fault {
+    fn from(error: DatabaseError) -> Self {
+        match error {
             DatabaseError::Store(error) => error,
             DatabaseError::Sqlite(error) => from_sqlite(&error),
         }
@@ -76,6 +76,6 @@ pub(crate) fn from_io(error: &std::io::Error) -> StoreError {
 }
 
 /// The error for stored data that contradicts itself.
-pub(crate) fn corrupt(what: &str) -> DatabaseError {
-    DatabaseError::Store(StoreError::Corrupt(what.into()))
+pub(crate) fn corrupt(message: &str) -> DatabaseError {
+    DatabaseError::Store(StoreError::Corrupt(message.into()))
 }

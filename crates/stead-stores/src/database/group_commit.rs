@@ -43,8 +43,8 @@ pub(crate) enum DiskSpace {
 
 impl CommitSync {
     /// The sync of a change with this policy.
-    pub(crate) fn of(lasts: SyncPolicy) -> Self {
-        match lasts {
+    pub(crate) fn of(policy: SyncPolicy) -> Self {
+        match policy {
             SyncPolicy::Now => CommitSync::AsConfigured,
             SyncPolicy::Deferred => CommitSync::Deferred,
         }
@@ -117,19 +117,19 @@ impl GroupCommit {
     /// If this caller leads, `commit` runs the jobs of the batch and returns the outcome of each.
     pub(crate) fn run<T: Send + 'static>(
         &self,
-        (weight, room): (CommitSync, DiskSpace),
+        (sync, disk_space): (CommitSync, DiskSpace),
         commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let made = Arc::new(Mutex::new(None));
-        let cell = Arc::clone(&made);
-        let work: JobWork = Box::new(move |writing| {
-            *cell.lock() = Some(work(writing)?);
+        let result = Arc::new(Mutex::new(None));
+        let job_result = Arc::clone(&result);
+        let work: JobWork = Box::new(move |transaction| {
+            *job_result.lock() = Some(work(transaction)?);
             Ok(())
         });
         let job = Arc::new(WriteJob {
-            sync: weight,
-            disk_space: room,
+            sync,
+            disk_space,
             work: Mutex::new(Some(work)),
             phase: Mutex::new(JobPhase::Waiting),
             phase_changed: Condvar::new(),
@@ -143,7 +143,7 @@ impl GroupCommit {
         };
         match phase {
             JobPhase::Finished(JobOutcome::Done) => {
-                Ok(made.lock().take().expect("finished work has a result"))
+                Ok(result.lock().take().expect("finished work has a result"))
             }
             JobPhase::Finished(JobOutcome::Failed(error)) => Err(error),
             JobPhase::Finished(JobOutcome::Panicked(panic)) => resume_unwind(panic),
@@ -190,10 +190,10 @@ impl Drop for JobBatch<'_> {
     fn drop(&mut self) {
         // The next leader first, so that it works while the other callers get their outcomes.
         self.group_commit.promote_next_leader();
-        let mut verdicts = self.outcomes.drain(..);
+        let mut outcomes = self.outcomes.drain(..);
         for job in &self.jobs {
             let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
-            job.set_phase(JobPhase::Finished(verdicts.next().unwrap_or_else(unanswered)));
+            job.set_phase(JobPhase::Finished(outcomes.next().unwrap_or_else(unanswered)));
         }
     }
 }
@@ -215,7 +215,7 @@ mod tests {
         let barrier = Barrier::new(8);
         thread::scope(|scope| {
             for caller in 0..8 {
-                let (shared, barrier) = (&database.0, &barrier);
+                let (inner, barrier) = (&database.0, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
                     for _ in 0..50 {
@@ -226,10 +226,10 @@ mod tests {
                             if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
                         };
                         let answer =
-                            catch_unwind(AssertUnwindSafe(|| shared.write(CommitSync::AsConfigured, job)));
+                            catch_unwind(AssertUnwindSafe(|| inner.write(CommitSync::AsConfigured, job)));
                         match (caller, answer) {
                             (3, Err(_)) | (4, Ok(Err(StoreError::Conflict))) => {}
-                            (_, Ok(Ok(answered))) => assert_eq!(answered, caller),
+                            (_, Ok(Ok(value))) => assert_eq!(value, caller),
                             (_, other) => panic!("caller {caller}: {other:?}"),
                         }
                     }
@@ -239,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_ends_early_leaves_nobody_waiting() {
+    fn a_leader_that_ends_early_leaves_no_job_waiting() {
         let queue = GroupCommit::default();
-        let dies =
+        let panicking_leader =
             || queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
-        assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(panicking_leader)).is_err());
         // The lead is free again, and a batch whose leader returns too few outcomes is answered all the same.
         let unanswered = queue.run((CommitSync::AsConfigured, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
         assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));

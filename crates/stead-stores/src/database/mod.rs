@@ -152,33 +152,33 @@ impl Database {
         if RevisionFile::of(path).read().is_some() && is_missing_or_empty(path) {
             return Err(lost_database_error());
         }
-        let turnstile = match WriterLock::open(path) {
+        let writer_lock = match WriterLock::open(path) {
             Err(StoreError::HostDenied) if path.exists() => return Database::open_to_read(path, options),
-            turnstile => turnstile?,
+            writer_lock => writer_lock?,
         };
         let reader = open_prepared(path, &options)?;
         let writer = match &reader {
             // The database has the present format, and a process that only reads needs no more.
             Some(_) => None,
-            None => Some(open_file(path, &turnstile, &options)?),
+            None => Some(open_file(path, &writer_lock, &options)?),
         };
-        let mark = writer.is_some().then(|| open_revision_file(path)).transpose()?;
+        let revision_file = writer.is_some().then(|| open_revision_file(path)).transpose()?;
         if writer.is_some() {
             reserve.fill();
         }
         let readers = ReaderPool::new(path.to_owned(), ConnectionRole::Reader, options.wait_timeout, reader);
-        let writer = DatabaseWriter::new(writer, mark);
+        let writer = DatabaseWriter::new(writer, revision_file);
         let (id, reserve) = (Database::id_at(path), Some(Arc::clone(reserve)));
-        Ok(Database::new(id, writer, options, Some(readers), Some(turnstile), reserve))
+        Ok(Database::new(id, writer, options, Some(readers), Some(writer_lock), reserve))
     }
 
     /// Opens a database that this process may not write to.
     fn open_to_read(path: &Path, options: DatabaseOptions) -> StoreResult<Self> {
         let open = |role| -> StoreResult<Option<rusqlite::Connection>> {
             let conn = connect(path, role, options.wait_timeout)?;
-            let ready =
+            let is_ready =
                 if role == ConnectionRole::Immutable { has_format(&conn)? } else { is_current(&conn)? };
-            Ok(ready.then_some(conn))
+            Ok(is_ready.then_some(conn))
         };
         let (role, conn) = match open(ConnectionRole::Reader) {
             // Without the files that processes share, only a database that nobody can change is read: all of it is in
@@ -205,8 +205,8 @@ impl Database {
     pub(crate) fn open_private(path: PathBuf, options: DatabaseOptions) -> StoreResult<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         if !Database::existed_at(&path) {
-            let made = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-            made.map_err(|error| from_io(&error))?;
+            let created = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+            created.map_err(|error| from_io(&error))?;
         }
         Database::open(path, options)
     }
@@ -271,8 +271,8 @@ impl Database {
     /// The Store of a namespace in the form that the database has it.
     pub(crate) fn volume(&self, namespace: String) -> StoreResult<VirtualStore> {
         let id = volume_store_id(self.id(), &namespace);
-        let known = self.0.volumes.lock().get(&namespace).cloned();
-        let volume = match known {
+        let cached = self.0.volumes.lock().get(&namespace).cloned();
+        let volume = match cached {
             Some(volume) => volume,
             None => {
                 let volume = self.0.find_or_make_volume(&namespace)?;
@@ -286,13 +286,13 @@ impl Database {
     /// Removes a volume. Its content is freed once nothing else refers to it. A volume with forks can't be removed.
     pub(crate) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
-            fork::refuse_if_forked(writing.conn, id)?;
-            remove_volume(writing.conn, id)?;
-            fork::remove_unused_layers(writing.conn)?;
-            writing.invalidate_directories()
+        self.0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+            fork::refuse_if_forked(transaction.conn, id)?;
+            remove_volume(transaction.conn, id)?;
+            fork::remove_unused_layers(transaction.conn)?;
+            transaction.invalidate_directories()
         })?;
-        self.0.volumes.lock().retain(|_, known| known.id != id);
+        self.0.volumes.lock().retain(|_, cached| cached.id != id);
         Ok(())
     }
 
@@ -311,10 +311,10 @@ impl Database {
         let wait_timeout = self.0.options.wait_timeout;
         let _guard = self.0.writer_lock.as_ref().map(|lock| lock.acquire(wait_timeout)).transpose()?;
         let mut writer = self.0.writer.lock();
-        let done = work(writer.conn.as_mut().expect("it was opened"));
+        let result = work(writer.conn.as_mut().expect("it was opened"));
         drop(writer);
         self.0.announce_commit();
-        Ok(done?)
+        Ok(result?)
     }
 
     /// Calls the listener after every commit to this database by any process, until the subscription is dropped. One
@@ -326,8 +326,9 @@ impl Database {
     /// Checks all volumes and all content, and reports the problems.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         let reader = self.0.reader()?;
-        let known = self.0.readers.as_ref().and_then(|readers| RevisionFile::of(readers.path()).read());
-        Ok(crate::database::verify::verify(&reader, known, progress)?)
+        let acknowledged =
+            self.0.readers.as_ref().and_then(|readers| RevisionFile::of(readers.path()).read());
+        Ok(crate::database::verify::verify(&reader, acknowledged, progress)?)
     }
 }
 
@@ -340,9 +341,9 @@ impl fmt::Debug for Database {
 impl fmt::Debug for DatabaseInner {
     /// Without the file's name: the debug text of a Store may reach an agent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.is_in_memory() { "memory" } else { "file" };
+        let medium = if self.is_in_memory() { "memory" } else { "file" };
         f.debug_struct("Database")
-            .field("in", &place)
+            .field("in", &medium)
             .field("durability", &self.options.durability)
             .finish_non_exhaustive()
     }
@@ -387,12 +388,12 @@ fn is_immutable(path: &Path) -> bool {
 
 /// Opens the file with the newest revision, which is created if there is none.
 fn open_revision_file(path: &Path) -> StoreResult<std::fs::File> {
-    let mark = RevisionFile::of(path);
+    let revision_file = RevisionFile::of(path);
     let open = || -> std::io::Result<std::fs::File> {
-        if mark.read().is_none() {
-            mark.make(AcknowledgedRevisions::default())?;
+        if revision_file.read().is_none() {
+            revision_file.make(AcknowledgedRevisions::default())?;
         }
-        mark.open()
+        revision_file.open()
     };
     open().map_err(|error| from_io(&error))
 }
@@ -402,38 +403,39 @@ fn open_revision_file(path: &Path) -> StoreResult<std::fs::File> {
 fn record_loss(
     conn: &rusqlite::Connection,
     path: &Path,
-    turnstile: &WriterLock,
-    patience: Duration,
+    writer_lock: &WriterLock,
+    wait_timeout: Duration,
 ) -> StoreResult<()> {
-    let mark = RevisionFile::of(path);
+    let revision_file = RevisionFile::of(path);
     // In this order: a commit of another process is in the database before it is in the file.
-    let is_lost = || -> Result<Option<(AcknowledgedRevisions, i64)>> {
-        let known = mark.read().unwrap_or_default();
+    let find_loss = || -> Result<Option<(AcknowledgedRevisions, i64)>> {
+        let acknowledged = revision_file.read().unwrap_or_default();
         let newest = newest_revision(conn)?;
-        Ok((known.revision > newest).then_some((known, newest)))
+        Ok((acknowledged.revision > newest).then_some((acknowledged, newest)))
     };
-    if is_lost()?.is_none() {
+    if find_loss()?.is_none() {
         return Ok(());
     }
-    let _turn = turnstile.acquire(patience)?;
-    let Some((known, newest)) = is_lost()? else { return Ok(()) };
-    let version = known.revision + 1;
-    advance_counters(conn, version, "recovery")?;
-    let first = if known.lost.0 > 0 { known.lost.0.min(newest + 1) } else { newest + 1 };
-    mark.make(AcknowledgedRevisions { revision: version, lost: (first, known.revision) })
+    let _guard = writer_lock.acquire(wait_timeout)?;
+    let Some((acknowledged, newest)) = find_loss()? else { return Ok(()) };
+    let revision = acknowledged.revision + 1;
+    advance_counters(conn, revision, "recovery")?;
+    let first = if acknowledged.lost.0 > 0 { acknowledged.lost.0.min(newest + 1) } else { newest + 1 };
+    revision_file
+        .make(AcknowledgedRevisions { revision, lost: (first, acknowledged.revision) })
         .map_err(|error| from_io(&error))
 }
 
-/// Moves the counters of revisions and nodes past everything that was given out before, in one transaction. `version`
+/// Moves the counters of revisions and nodes past everything that was given out before, in one transaction. `revision`
 /// is the number of the revision that this makes.
-pub(crate) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
+pub(crate) fn advance_counters(conn: &rusqlite::Connection, revision: i64, tool: &str) -> Result<()> {
     let now = SystemClock.now();
     let transaction = conn.unchecked_transaction()?;
     conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, MAX_LEASED_NODES])?;
     conn.execute("UPDATE meta SET value = value + 1 WHERE id = ?1", [DIR_EPOCH])?;
     conn.execute(
         "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, tool, now.0],
+        params![revision, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, tool, now.0],
     )?;
     transaction.commit()?;
     Ok(())
@@ -443,7 +445,7 @@ pub(crate) fn advance_counters(conn: &rusqlite::Connection, version: i64, tool: 
 /// taken first, because several processes may create the same file at once. Otherwise this waits for no other process.
 fn open_file(
     path: &Path,
-    turnstile: &WriterLock,
+    writer_lock: &WriterLock,
     options: &DatabaseOptions,
 ) -> StoreResult<rusqlite::Connection> {
     let connect = || connect(path, ConnectionRole::Writer(options.durability), options.wait_timeout);
@@ -453,7 +455,7 @@ fn open_file(
             return Ok(conn);
         }
     }
-    let _turn = turnstile.acquire(options.wait_timeout)?;
+    let _guard = writer_lock.acquire(options.wait_timeout)?;
     let conn = connect()?;
     // Synced whatever the durability is: the file that says that there is a database must not outlive it.
     conn.execute_batch(synchronous(Durability::Full)).map_err(DatabaseError::from)?;
@@ -487,9 +489,9 @@ impl DatabaseInner {
     pub(crate) fn open_writer(&self) -> StoreResult<()> {
         let writer = &mut *self.writer.lock();
         match (&writer.conn, &self.readers, &self.writer_lock) {
-            (None, Some(readers), Some(turnstile)) => {
-                let conn = open_file(readers.path(), turnstile, &self.options)?;
-                record_loss(&conn, readers.path(), turnstile, self.options.wait_timeout)?;
+            (None, Some(readers), Some(writer_lock)) => {
+                let conn = open_file(readers.path(), writer_lock, &self.options)?;
+                record_loss(&conn, readers.path(), writer_lock, self.options.wait_timeout)?;
                 (writer.revision_file, writer.conn) = (Some(open_revision_file(readers.path())?), Some(conn));
                 if let Some(reserve) = &self.reserve {
                     reserve.fill();
@@ -528,14 +530,14 @@ impl DatabaseInner {
         self.has_audit_log.load(Ordering::Acquire)
     }
 
-    /// Starts a chain for the records of changes, and returns `false` if there is one already. `tail` receives the
-    /// chain's end.
-    pub(crate) fn begin_audit_log(&self, chain: Chain, tail: ChainEndFile) -> bool {
+    /// Starts a chain for the records of changes, and returns `false` if there is one already. `chain_end_file` receives
+    /// the chain's end.
+    pub(crate) fn begin_audit_log(&self, chain: Chain, chain_end_file: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
             return false;
         }
-        (writer.chain, writer.chain_end_file) = (Some(chain), Some(tail));
+        (writer.chain, writer.chain_end_file) = (Some(chain), Some(chain_end_file));
         self.has_audit_log.store(true, Ordering::Release);
         true
     }
@@ -560,19 +562,19 @@ impl DatabaseInner {
     /// Runs `work` in a write transaction, perhaps together with other callers' work.
     pub(crate) fn write<T: Send + 'static>(
         &self,
-        weight: CommitSync,
+        sync: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.group_commit.run((weight, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
+        self.group_commit.run((sync, DiskSpace::Free), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Like `write`, for work that may use the reserve of a full disk: it frees space, or is a small record.
     pub(crate) fn write_reserved<T: Send + 'static>(
         &self,
-        weight: CommitSync,
+        sync: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.group_commit.run((weight, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
+        self.group_commit.run((sync, DiskSpace::Reserve), |jobs| commit_batch(self, jobs), work)
     }
 
     /// Syncs the commits whose sync was deferred.
@@ -591,11 +593,11 @@ impl DatabaseInner {
             Some(found) => found,
             None => {
                 let namespace = namespace.to_owned();
-                self.write(CommitSync::Deferred, move |writing| make_volume(writing, &namespace))?
+                self.write(CommitSync::Deferred, move |transaction| make_volume(transaction, &namespace))?
             }
         };
-        let below = layers::load_layers(&*self.reader()?, id)?;
-        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: below }))
+        let base_layers = layers::load_layers(&*self.reader()?, id)?;
+        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), base_layers }))
     }
 }
 
@@ -654,18 +656,18 @@ pub(crate) fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Resul
 }
 
 /// Creates a volume with its root, which exists at every revision, unless another caller has created it meanwhile.
-fn make_volume(writing: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i64, i64)> {
-    if let Some(found) = find_volume(writing.conn, namespace)? {
+fn make_volume(transaction: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i64, i64)> {
+    if let Some(found) = find_volume(transaction.conn, namespace)? {
         return Ok(found);
     }
     // The id comes from the counter of nodes, which never repeats: a Store of a removed volume must never reach another
     // one.
-    let (id, root) = (writing.fresh_node()?, writing.fresh_node()?);
-    writing
+    let (id, root) = (transaction.fresh_node()?, transaction.fresh_node()?);
+    transaction
         .conn
         .prepare_cached("INSERT INTO volume(id, namespace, root) VALUES (?1, ?2, ?3)")?
         .execute(params![id, namespace, root])?;
-    writing
+    transaction
         .conn
         .prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, since)

@@ -64,11 +64,11 @@ impl ReaderPool {
         }
         drop(state);
         // From here on, dropping this gives the place in the pool back, also if connecting fails.
-        let mut place = ReadConnection::Pooled { readers: self, conn: None };
-        if let ReadConnection::Pooled { conn, .. } = &mut place {
+        let mut reader = ReadConnection::Pooled { readers: self, conn: None };
+        if let ReadConnection::Pooled { conn, .. } = &mut reader {
             *conn = Some(connect(&self.path, self.role, self.wait_timeout)?);
         }
-        Ok(place)
+        Ok(reader)
     }
 
     fn return_connection(&self, conn: Option<Connection>) {

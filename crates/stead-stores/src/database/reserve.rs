@@ -98,35 +98,35 @@ impl DiskReserve {
     /// Returns the blocks to the host until [`DiskReserve::reclaim`]. Returns `false` if there were none; then
     /// `reclaim` must not be called.
     pub(crate) fn release_to_host(&self) -> bool {
-        let mut lent = self.loan.lock();
-        if lent.users == 0 {
+        let mut loan = self.loan.lock();
+        if loan.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
             let is_alone = flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
             // If the host has no file locks, other processes may interfere.
             let _ = flock(&file, FlockOperation::LockShared);
-            let held = allocated_bytes(&file);
+            let allocated = allocated_bytes(&file);
             // Another process has returned the blocks already. Both use the space, and the last of them sets it aside
             // again.
-            let is_shared = held == 0 && !is_alone;
-            if !is_shared && (held == 0 || file.set_len(0).is_err()) {
+            let is_shared = allocated == 0 && !is_alone;
+            if !is_shared && (allocated == 0 || file.set_len(0).is_err()) {
                 return false;
             }
-            lent.bytes = lent.bytes.max(if is_shared { RESERVE_SIZE } else { held });
-            lent.file = Some(file);
+            loan.bytes = loan.bytes.max(if is_shared { RESERVE_SIZE } else { allocated });
+            loan.file = Some(file);
         }
-        lent.users += 1;
+        loan.users += 1;
         true
     }
 
     /// Sets aside again what is left of the space, once no caller uses it any more.
     pub(crate) fn reclaim(&self) {
-        let mut lent = self.loan.lock();
-        lent.users -= 1;
-        if lent.users > 0 {
+        let mut loan = self.loan.lock();
+        loan.users -= 1;
+        if loan.users > 0 {
             return;
         }
-        lent.file = None;
-        self.set_aside(lent.bytes);
+        loan.file = None;
+        self.set_aside(loan.bytes);
         if self.free_bytes() > LOW_SPACE {
             self.no_space_reported.store(false, Ordering::Relaxed);
         }
@@ -138,13 +138,15 @@ impl DiskReserve {
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return;
         }
-        let held = allocated_bytes(&file);
+        let allocated = allocated_bytes(&file);
         let free = fstatvfs(&file).map_or(0, |disk| free_bytes_of(&disk));
-        let mut more = bytes.saturating_sub(held).min(free) / STEP_SIZE * STEP_SIZE;
+        let mut additional = bytes.saturating_sub(allocated).min(free) / STEP_SIZE * STEP_SIZE;
         // Another process may be faster: then a part of what is left will do.
-        while more >= STEP_SIZE && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
-            let _ = file.set_len(held);
-            more = more / 2 / STEP_SIZE * STEP_SIZE;
+        while additional >= STEP_SIZE
+            && fallocate(&file, FallocateFlags::empty(), 0, allocated + additional).is_err()
+        {
+            let _ = file.set_len(allocated);
+            additional = additional / 2 / STEP_SIZE * STEP_SIZE;
         }
     }
 
@@ -175,7 +177,7 @@ fn free_bytes_of(disk: &rustix::fs::StatVfs) -> u64 {
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     static IS_ROOT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *IS_ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|itself| itself.uid() == 0))
+    *IS_ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0))
 }
 
 /// How many bytes of a file have blocks on the disk.

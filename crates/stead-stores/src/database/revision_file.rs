@@ -50,9 +50,9 @@ impl RevisionFile {
     }
 
     /// Creates or overwrites the file of an existing database, and syncs it and its name.
-    pub(crate) fn make(&self, known: AcknowledgedRevisions) -> io::Result<()> {
+    pub(crate) fn make(&self, acknowledged: AcknowledgedRevisions) -> io::Result<()> {
         let file = self.open()?;
-        write_state(&file, known)?;
+        write_state(&file, acknowledged)?;
         sync::sync_all(SyncPoint::NewestRevision, &file)?;
         sync::sync_directory(SyncPoint::NewestRevisionName, self.path.parent().unwrap_or(Path::new("")))
     }
@@ -65,21 +65,21 @@ impl RevisionFile {
 }
 
 /// Overwrites the whole file. Its length never changes, so this works on a full disk.
-pub(crate) fn write_state(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
-    let AcknowledgedRevisions { revision: version, lost: (first, last) } = known;
-    file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
+pub(crate) fn write_state(file: &File, acknowledged: AcknowledgedRevisions) -> io::Result<()> {
+    let AcknowledgedRevisions { revision, lost: (first, last) } = acknowledged;
+    file.write_all_at(format!("version {revision:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
 }
 
 /// Overwrites the newest revision, and leaves the rest.
-pub(crate) fn write_revision(file: &File, version: i64) -> io::Result<()> {
-    file.write_all_at(format!("version {version:020}\n").as_bytes(), 0)
+pub(crate) fn write_revision(file: &File, revision: i64) -> io::Result<()> {
+    file.write_all_at(format!("version {revision:020}\n").as_bytes(), 0)
 }
 
 fn parse(text: &str) -> Option<AcknowledgedRevisions> {
     let mut lines = text.lines();
-    let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
+    let revision = lines.next()?.strip_prefix("version ")?.parse().ok()?;
     let (first, last) = lines.next()?.strip_prefix("lost ")?.split_once(' ')?;
-    Some(AcknowledgedRevisions { revision: version, lost: (first.parse().ok()?, last.parse().ok()?) })
+    Some(AcknowledgedRevisions { revision, lost: (first.parse().ok()?, last.parse().ok()?) })
 }
 
 #[cfg(test)]
@@ -88,15 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_what_is_torn_says_that_there_was_a_database() {
+    fn a_written_file_is_read_and_a_torn_one_says_that_there_was_a_database() {
         let directory = tempfile::tempdir().unwrap();
-        let mark = RevisionFile::of(&directory.path().join("db"));
-        assert_eq!(mark.read(), None);
-        let known = AcknowledgedRevisions { revision: 42, lost: (7, 9) };
-        mark.make(known).unwrap();
-        assert_eq!(mark.read(), Some(known));
+        let revision_file = RevisionFile::of(&directory.path().join("db"));
+        assert_eq!(revision_file.read(), None);
+        let acknowledged = AcknowledgedRevisions { revision: 42, lost: (7, 9) };
+        revision_file.make(acknowledged).unwrap();
+        assert_eq!(revision_file.read(), Some(acknowledged));
         let path = directory.path().join("db-version");
         std::fs::write(&path, "version 00").unwrap();
-        assert_eq!(mark.read(), Some(AcknowledgedRevisions::default()));
+        assert_eq!(revision_file.read(), Some(AcknowledgedRevisions::default()));
     }
 }

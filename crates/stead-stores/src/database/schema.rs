@@ -52,7 +52,7 @@ pub(crate) enum ConnectionRole {
 }
 
 /// Opens a connection to the file, which is made if it is missing.
-pub(crate) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> Result<Connection> {
+pub(crate) fn connect(path: &Path, role: ConnectionRole, wait_timeout: Duration) -> Result<Connection> {
     let conn = match role {
         ConnectionRole::Immutable => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
@@ -73,7 +73,7 @@ pub(crate) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> 
         }
     };
     // A net below the turnstile, for programs that know nothing of it.
-    conn.busy_timeout(patience)?;
+    conn.busy_timeout(wait_timeout)?;
     configure(&conn, role)?;
     Ok(conn)
 }
@@ -132,12 +132,12 @@ pub(crate) fn synchronous(durability: Durability) -> &'static str {
 
 /// Whether the database has the present format already; then this connection is ready for use.
 pub(crate) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
-    let ready = is_current(conn)?;
-    if ready {
+    let is_ready = is_current(conn)?;
+    if is_ready {
         conn.execute_batch(WAL_AUTOCHECKPOINT).map_err(DatabaseError::from)?;
         make_temp_tables(conn)?;
     }
-    Ok(ready)
+    Ok(is_ready)
 }
 
 /// Whether the database has the present format and is in WAL mode, which readers and a writer can share.
@@ -218,9 +218,9 @@ enum Format {
 
 /// Refuses a database of another program, and one of another format.
 fn check_format(conn: &Connection) -> Result<Format> {
-    let number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let (id, format) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
-    let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
+    let query_number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let (id, format) = (query_number("PRAGMA application_id")?, query_number("PRAGMA user_version")?);
+    let has_no_tables = query_number("SELECT count(*) FROM sqlite_schema")? == 0;
     if id == i64::from(APPLICATION_ID) {
         match format.cmp(&FORMAT) {
             Ordering::Equal => Ok(Format::Present),
@@ -234,7 +234,7 @@ fn check_format(conn: &Connection) -> Result<Format> {
             )
             .into()),
         }
-    } else if empty && id == 0 && format == 0 {
+    } else if has_no_tables && id == 0 && format == 0 {
         Ok(Format::Empty)
     } else {
         Err(StoreError::Invalid("the file is a database of another program; name another file".into()).into())
@@ -253,16 +253,16 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("db");
             drop(Database::open(&path, DatabaseOptions::default()).unwrap());
-            let set = |format: i64| {
+            let set_format = |format: i64| {
                 let conn = connect(&path, ConnectionRole::Writer(Durability::Fast), Duration::ZERO).unwrap();
                 conn.pragma_update(None, "user_version", format).unwrap();
             };
-            set(format);
+            set_format(format);
             for _ in 0..2 {
                 let error = Database::open(&path, DatabaseOptions::default()).unwrap_err().to_string();
                 assert!(error.contains(expected), "{error}");
             }
-            set(FORMAT);
+            set_format(FORMAT);
             Database::open(&path, DatabaseOptions::default()).unwrap();
         }
     }

@@ -90,9 +90,9 @@ unsafe extern "C" fn open(
 ///
 /// The table must be one of SQLite's, which are static.
 unsafe fn populating_methods(original: *const ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
-    let mut known = IO_METHODS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known.iter().find(|known| std::ptr::eq(known.original, original)) {
-        return known.copy;
+    let mut tables = IO_METHODS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(table) = tables.iter().find(|table| std::ptr::eq(table.original, original)) {
+        return table.copy;
     }
     // SAFETY: the caller guarantees it.
     let mut copy = unsafe { *original };
@@ -103,7 +103,7 @@ unsafe fn populating_methods(original: *const ffi::sqlite3_io_methods) -> *const
     }
     copy.xShmMap = Some(map_populated);
     let copy: &'static _ = Box::leak(Box::new(copy));
-    known.push(IoMethods { original, copy });
+    tables.push(IoMethods { original, copy });
     copy
 }
 

@@ -110,37 +110,35 @@ struct DatabaseCheck<'a> {
     conn: &'a Connection,
     progress: &'a mut dyn FnMut(u64),
     rows_checked: u64,
-    verified: VerifyReport,
+    report: VerifyReport,
 }
 
-/// Checks everything in the database in one snapshot. `known` is what the file beside the database says.
+/// Checks everything in the database in one snapshot. `acknowledged` is what the file beside the database says.
 pub(crate) fn verify(
     conn: &Connection,
-    known: Option<AcknowledgedRevisions>,
+    acknowledged: Option<AcknowledgedRevisions>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<VerifyReport> {
     let _transaction = conn.unchecked_transaction()?;
-    let mut verifying = DatabaseCheck { conn, progress, rows_checked: 0, verified: VerifyReport::default() };
-    verifying.structure()?;
+    let mut check = DatabaseCheck { conn, progress, rows_checked: 0, report: VerifyReport::default() };
+    check.structure()?;
     // If the structure is broken, no query can be trusted.
-    if verifying.verified.problems.is_empty() {
-        verifying.entries()?;
-        verifying.forks()?;
-        verifying.contents()?;
-        verifying.unreferenced()?;
-        verifying.revisions(known)?;
+    if check.report.problems.is_empty() {
+        check.entries()?;
+        check.forks()?;
+        check.contents()?;
+        check.unreferenced()?;
+        check.revisions(acknowledged)?;
     }
-    (verifying.progress)(verifying.rows_checked);
-    Ok(verifying.verified)
+    (check.progress)(check.rows_checked);
+    Ok(check.report)
 }
 
 impl DatabaseCheck<'_> {
-    fn add_problem(&mut self, what: String) {
-        match self.verified.problems.len() {
-            MAX_PROBLEMS => {
-                self.verified.problems.push("there are more problems, which aren't listed".into())
-            }
-            told if told < MAX_PROBLEMS => self.verified.problems.push(what),
+    fn add_problem(&mut self, problem: String) {
+        match self.report.problems.len() {
+            MAX_PROBLEMS => self.report.problems.push("there are more problems, which aren't listed".into()),
+            count if count < MAX_PROBLEMS => self.report.problems.push(problem),
             _ => {}
         }
     }
@@ -153,13 +151,13 @@ impl DatabaseCheck<'_> {
     }
 
     /// Checks that all acknowledged revisions exist, according to the file beside the database.
-    fn revisions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
-        let Some(AcknowledgedRevisions { revision: version, lost: (mut first, mut last) }) = known else {
+    fn revisions(&mut self, acknowledged: Option<AcknowledgedRevisions>) -> Result<()> {
+        let Some(AcknowledgedRevisions { revision, lost: (mut first, mut last) }) = acknowledged else {
             return Ok(());
         };
         let newest = newest_revision(self.conn)?;
-        if version > newest {
-            (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, version);
+        if revision > newest {
+            (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, revision);
         }
         if first > 0 {
             self.add_problem(format!(
@@ -175,9 +173,9 @@ impl DatabaseCheck<'_> {
         let mut statement = self.conn.prepare("PRAGMA integrity_check(100)")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let said: String = row.get(0)?;
-            if said != "ok" {
-                self.add_problem(format!("the database's structure is broken: {said}"));
+            let message: String = row.get(0)?;
+            if message != "ok" {
+                self.add_problem(format!("the database's structure is broken: {message}"));
             }
         }
         Ok(())
@@ -189,13 +187,13 @@ impl DatabaseCheck<'_> {
             [],
             |row| row.get(0),
         )?;
-        self.verified.entries = count.cast_unsigned();
-        for (query, wrong) in RULES {
+        self.report.entries = count.cast_unsigned();
+        for (query, problem) in RULES {
             let mut statement = self.conn.prepare(query)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let node: i64 = row.get(0)?;
-                self.add_problem(format!("node {node} {wrong}"));
+                self.add_problem(format!("node {node} {problem}"));
             }
         }
         Ok(())
@@ -243,7 +241,7 @@ impl DatabaseCheck<'_> {
             } else if hash.map(hash_key) != Some(stored_key) {
                 self.add_problem(format!("content {id} can't be found by its hash"));
             }
-            self.verified.contents += 1;
+            self.report.contents += 1;
             self.advance();
         }
         Ok(())
@@ -254,18 +252,18 @@ impl DatabaseCheck<'_> {
         let Ok(ids) = part_ids(parts) else { return Ok(None) };
         let mut statement =
             self.conn.prepare_cached("SELECT hash, size FROM content WHERE id = ?1 AND data IS NOT NULL")?;
-        let (mut hashes, mut left) = (Vec::with_capacity(ids.len()), size);
+        let (mut hashes, mut remaining) = (Vec::with_capacity(ids.len()), size);
         for id in ids {
             let mut rows = statement.query([id])?;
             let Some(row) = rows.next()? else { return Ok(None) };
-            let expected = left.min(CHUNK_SIZE as i64);
+            let expected = remaining.min(CHUNK_SIZE as i64);
             if row.get::<_, i64>(1)? != expected || expected <= 0 {
                 return Ok(None);
             }
-            left -= expected;
+            remaining -= expected;
             hashes.push(Hash::from_bytes(row.get(0)?));
         }
-        Ok((left == 0).then(|| list_hash(hashes.into_iter())))
+        Ok((remaining == 0).then(|| list_hash(hashes.into_iter())))
     }
 
     fn unreferenced(&mut self) -> Result<()> {
@@ -286,7 +284,7 @@ impl DatabaseCheck<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             if !referenced.contains(&row.get(0)?) {
-                self.verified.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
+                self.report.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
             }
         }
         Ok(())
@@ -295,21 +293,21 @@ impl DatabaseCheck<'_> {
 
 /// The nodes of a fork that are in a wrong place, and the quota directories whose counted usage is wrong.
 fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
-    let mut wrong = Vec::new();
+    let mut misplaced = Vec::new();
     let mut statement =
         tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE volume = ?1")?;
     let mut rows = statement.query([tree.vol])?;
     while let Some(row) = rows.next()? {
         let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let fits = if kind == WHITEOUT {
+        let is_valid = if kind == WHITEOUT {
             let name: Vec<u8> = row.get(3)?;
             let hidden = tree.base().map(|base| base.child(parent, &name)).transpose()?.flatten();
             hidden.is_some_and(|hidden| hidden.node == -node)
         } else {
             node == tree.root && parent == 0 || tree.node(parent)?.is_some_and(|row| row.is_directory())
         };
-        if !fits {
-            wrong.push(node);
+        if !is_valid {
+            misplaced.push(node);
         }
     }
     let mut statement = tree.conn.prepare_cached("SELECT node FROM usage WHERE volume = ?1")?;
@@ -317,8 +315,8 @@ fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     while let Some(row) = rows.next()? {
         let node = row.get(0)?;
         if quota::counted_usage(tree.conn, tree.vol, node)? != Some(quota::count_usage(tree, node)?.usage()) {
-            wrong.push(node);
+            misplaced.push(node);
         }
     }
-    Ok(wrong)
+    Ok(misplaced)
 }

@@ -15,8 +15,8 @@ use stead_core::{StoreError, StoreResult};
 use crate::database::error::from_io;
 
 /// How long to sleep between two attempts at a lock that another process holds.
-const FIRST_NAP: Duration = Duration::from_micros(20);
-const LONGEST_NAP: Duration = Duration::from_micros(150);
+const FIRST_SLEEP: Duration = Duration::from_micros(20);
+const LONGEST_SLEEP: Duration = Duration::from_micros(150);
 
 /// The two lock files beside a database.
 #[derive(Debug)]
@@ -59,13 +59,13 @@ impl WriterLock {
 
     /// Waits for the lock. Only one thread at a time may call this: a file lock belongs to the open file, so two
     /// threads would both get it.
-    pub(crate) fn acquire(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
-        let until = Instant::now() + patience;
-        lock_file(&self.queue, until)?;
-        let taken = lock_file(&self.lock, until);
+    pub(crate) fn acquire(&self, timeout: Duration) -> StoreResult<WriterLockGuard<'_>> {
+        let deadline = Instant::now() + timeout;
+        lock_file(&self.queue, deadline)?;
+        let locked = lock_file(&self.lock, deadline);
         // The file is open, so unlocking can't fail in a way that would leave it locked.
         let _ = self.queue.unlock();
-        taken.map(|()| WriterLockGuard(&self.lock))
+        locked.map(|()| WriterLockGuard(&self.lock))
     }
 }
 
@@ -75,13 +75,13 @@ impl Drop for WriterLockGuard<'_> {
     }
 }
 
-/// Locks a file, and gives up after `until`: another process may have been stopped while it held the lock.
-fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
-    let mut nap = FIRST_NAP;
+/// Locks a file, and gives up after `deadline`: another process may have been stopped while it held the lock.
+fn lock_file(file: &File, deadline: Instant) -> StoreResult<()> {
+    let mut sleep = FIRST_SLEEP;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(nap),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(sleep),
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::unavailable(
                     "another process is using the database and did not finish in time",
@@ -89,7 +89,7 @@ fn lock_file(file: &File, until: Instant) -> StoreResult<()> {
             }
             Err(TryLockError::Error(error)) => return Err(from_io(&error)),
         }
-        nap = (nap * 2).min(LONGEST_NAP);
+        sleep = (sleep * 2).min(LONGEST_SLEEP);
     }
 }
 
@@ -99,12 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_waited_for_and_not_forever() {
-        let dir = tempfile::tempdir().unwrap();
-        let [one, other] = [(); 2].map(|()| WriterLock::open(&dir.path().join("db")).unwrap());
-        let turn = one.acquire(Duration::from_secs(5)).unwrap();
+    fn a_writer_waits_for_the_lock_but_not_forever() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| WriterLock::open(&directory.path().join("db")).unwrap());
+        let guard = one.acquire(Duration::from_secs(5)).unwrap();
         assert!(matches!(other.acquire(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
-        drop(turn);
+        drop(guard);
         drop(other.acquire(Duration::from_millis(5)).unwrap());
         one.acquire(Duration::from_millis(5)).unwrap();
     }

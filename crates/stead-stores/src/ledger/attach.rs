@@ -33,56 +33,58 @@ enum LedgerMatch {
 }
 
 impl Database {
-    /// The ledger of a directory; `None` if it has none and `begin` is false.
+    /// The ledger of a directory; `None` if it has none and `create_if_missing` is false.
     pub(crate) fn ledger(
         &self,
         directory: &LedgerDirectory<'_>,
-        begin: bool,
+        create_if_missing: bool,
     ) -> StoreResult<Option<Arc<dyn Ledger>>> {
-        let ledger = self.sqlite_ledger(directory, begin)?;
+        let ledger = self.sqlite_ledger(directory, create_if_missing)?;
         Ok(ledger.map(|ledger| Arc::new(ledger) as Arc<dyn Ledger>))
     }
 
     fn sqlite_ledger(
         &self,
         directory: &LedgerDirectory<'_>,
-        begin: bool,
+        create_if_missing: bool,
     ) -> StoreResult<Option<SqliteLedger>> {
         let found = find_ledger(&*self.0.reader()?, directory)?;
-        let (id, place) = (directory.id.to_owned(), directory.location.to_owned());
+        let (id, location) = (directory.id.to_owned(), directory.location.to_owned());
         let vol = match found {
             Some(LedgerMatch::SameDirectory(vol)) => vol,
             Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::SameLocation(vol))) => {
-                let noted = self.0.write_reserved(CommitSync::Deferred, move |writing| {
-                    attach(writing, &id, &place, vol)?;
+                let attached = self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                    attach(transaction, &id, &location, vol)?;
                     if matches!(found, LedgerMatch::SameLocation(_)) {
                         // The counters don't know the content of the new directory.
-                        writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
+                        transaction
+                            .conn
+                            .execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [vol])?;
                     }
                     Ok(())
                 });
                 // A caller that only reads can go on where nothing can be written.
-                if begin {
-                    noted?;
+                if create_if_missing {
+                    attached?;
                 }
                 vol
             }
-            None if !begin => return Ok(None),
-            None => self
-                .0
-                .write_reserved(CommitSync::Deferred, move |writing| begin_ledger(writing, &id, &place))?,
+            None if !create_if_missing => return Ok(None),
+            None => self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                begin_ledger(transaction, &id, &location)
+            })?,
         };
         Ok(Some(SqliteLedger::new(&self.0, vol)))
     }
 }
 
 fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
-    let LedgerDirectory { id, location: place, is_elsewhere } = directory;
-    let own = conn
+    let LedgerDirectory { id, location, is_elsewhere } = directory;
+    let same_directory = conn
         .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?
-        .query_row([id, place], |row| row.get(0))
+        .query_row([id, location], |row| row.get(0))
         .optional()?;
-    if let Some(vol) = own {
+    if let Some(vol) = same_directory {
         return Ok(Some(LedgerMatch::SameDirectory(vol)));
     }
     // Unless another directory goes on with the ledger at the old location.
@@ -98,49 +100,49 @@ fn find_ledger(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Opt
     let mut statement = conn.prepare_cached(
         "SELECT volume, identity FROM ledger_directory WHERE location = ?1 ORDER BY volume DESC",
     )?;
-    let mut rows = statement.query([place])?;
+    let mut rows = statement.query([location])?;
     while let Some(row) = rows.next()? {
-        let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
-        if !is_elsewhere(&before) {
+        let (vol, other_id): (i64, String) = (row.get(0)?, row.get(1)?);
+        if !is_elsewhere(&other_id) {
             return Ok(Some(LedgerMatch::SameLocation(vol)));
         }
     }
     Ok(None)
 }
 
-fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
-    writing
+fn attach(transaction: &mut WriteTransaction<'_>, id: &str, location: &str, vol: i64) -> Result<()> {
+    transaction
         .conn
         .prepare_cached(
             "INSERT OR IGNORE INTO ledger_directory(identity, location, volume) VALUES (?1, ?2, ?3)",
         )?
-        .execute(params![id, place, vol])?;
+        .execute(params![id, location, vol])?;
     Ok(())
 }
 
 /// Creates a ledger, unless another process did so meanwhile.
-fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
-    let mut statement = writing
+fn begin_ledger(transaction: &mut WriteTransaction<'_>, id: &str, location: &str) -> Result<i64> {
+    let mut statement = transaction
         .conn
         .prepare_cached("SELECT volume FROM ledger_directory WHERE identity = ?1 AND location = ?2")?;
-    if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
+    if let Some(vol) = statement.query_row([id, location], |row| row.get(0)).optional()? {
         return Ok(vol);
     }
     drop(statement);
     // From the node counter, like the id of every volume, so that ids are unique.
-    let vol = writing.fresh_node()?;
-    let plain = format!("{{\"directory\":\"{id}\"}}");
-    let placed = format!("{{\"directory\":\"{id}\",\"place\":\"{place}\"}}");
-    for namespace in [plain, placed] {
-        let made = writing
+    let vol = transaction.fresh_node()?;
+    let by_id = format!("{{\"directory\":\"{id}\"}}");
+    let by_id_and_location = format!("{{\"directory\":\"{id}\",\"place\":\"{location}\"}}");
+    for namespace in [by_id, by_id_and_location] {
+        let inserted = transaction
             .conn
             .prepare_cached("INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)")?
             .execute(params![vol, namespace])?;
-        if made == 1 {
+        if inserted == 1 {
             break;
         }
     }
-    attach(writing, id, place, vol)?;
+    attach(transaction, id, location, vol)?;
     Ok(vol)
 }
 
@@ -148,76 +150,82 @@ fn begin_ledger(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Re
 mod tests {
     use super::*;
 
-    fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
-        let is_elsewhere = |id: &str| elsewhere.contains(&id);
-        let directory = LedgerDirectory { id, location: place, is_elsewhere: &is_elsewhere };
-        database.sqlite_ledger(&directory, begin).unwrap().map(|ledger| ledger.volume)
+    fn ledger_volume(
+        database: &Database,
+        id: &str,
+        location: &str,
+        ids_elsewhere: &[&str],
+        create_if_missing: bool,
+    ) -> Option<i64> {
+        let is_elsewhere = |id: &str| ids_elsewhere.contains(&id);
+        let directory = LedgerDirectory { id, location, is_elsewhere: &is_elsewhere };
+        database.sqlite_ledger(&directory, create_if_missing).unwrap().map(|ledger| ledger.volume)
     }
 
     #[test]
-    fn books_follow_a_directory_and_stay_at_its_place() {
+    fn a_recreated_directory_takes_over_the_ledger_of_its_location() {
         let database = Database::in_memory();
-        assert_eq!(books(&database, "one", "here", &[], false), None);
-        let first = books(&database, "one", "here", &[], true);
+        assert_eq!(ledger_volume(&database, "one", "here", &[], false), None);
+        let first = ledger_volume(&database, "one", "here", &[], true);
         assert!(first.is_some());
-        assert_eq!(books(&database, "one", "here", &[], true), first);
+        assert_eq!(ledger_volume(&database, "one", "here", &[], true), first);
         // Recreated, and then the old one is back.
-        assert_eq!(books(&database, "two", "here", &[], false), first);
-        assert_eq!(books(&database, "one", "here", &[], true), first);
+        assert_eq!(ledger_volume(&database, "two", "here", &[], false), first);
+        assert_eq!(ledger_volume(&database, "one", "here", &[], true), first);
         // The first one is moved, while the second one goes on here.
-        let moved = books(&database, "one", "there", &[], true);
+        let moved = ledger_volume(&database, "one", "there", &[], true);
         assert_ne!(moved, first);
-        assert_eq!(books(&database, "one", "there", &[], true), moved);
-        assert_eq!(books(&database, "two", "here", &[], true), first);
-        assert_eq!(books(&database, "three", "elsewhere", &[], false), None);
+        assert_eq!(ledger_volume(&database, "one", "there", &[], true), moved);
+        assert_eq!(ledger_volume(&database, "two", "here", &[], true), first);
+        assert_eq!(ledger_volume(&database, "three", "elsewhere", &[], false), None);
     }
 
     #[test]
-    fn a_directory_that_is_still_there_keeps_its_books() {
+    fn a_directory_that_was_moved_keeps_its_ledger() {
         let database = Database::in_memory();
-        let first = books(&database, "one", "here", &[], true);
+        let first = ledger_volume(&database, "one", "here", &[], true);
         // The first one was moved, and another one was created in its place. Either may be opened first.
-        let second = books(&database, "two", "here", &["one"], true);
+        let second = ledger_volume(&database, "two", "here", &["one"], true);
         assert_ne!(second, first);
-        assert_eq!(books(&database, "one", "there", &["two"], true), first);
+        assert_eq!(ledger_volume(&database, "one", "there", &["two"], true), first);
         // Two paths to one directory.
-        assert_eq!(books(&database, "one", "by another way", &[], true), first);
-        assert_eq!(books(&database, "one", "there", &[], true), first);
-        assert_eq!(books(&database, "three", "here", &["one", "two"], false), None);
-        assert_eq!(books(&database, "three", "here", &["one"], false), second);
+        assert_eq!(ledger_volume(&database, "one", "by another way", &[], true), first);
+        assert_eq!(ledger_volume(&database, "one", "there", &[], true), first);
+        assert_eq!(ledger_volume(&database, "three", "here", &["one", "two"], false), None);
+        assert_eq!(ledger_volume(&database, "three", "here", &["one"], false), second);
     }
 
     #[test]
-    fn a_change_that_was_not_made_is_forgotten_in_its_own_directory_only() {
+    fn a_change_that_did_not_happen_is_removed_from_its_own_ledger_only() {
         let database = Database::in_memory();
         let ledger = |id| {
             let directory = LedgerDirectory { id, location: id, is_elsewhere: &|_| false };
             database.sqlite_ledger(&directory, true).unwrap().unwrap()
         };
-        let (done, lost) = (ledger("done"), ledger("lost"));
-        let volumes = (done.volume, lost.volume);
+        let (applied, not_applied) = (ledger("done"), ledger("lost"));
+        let volumes = (applied.volume, not_applied.volume);
         let revision: i64 = database
             .0
-            .write(CommitSync::Deferred, move |writing| {
-                writing.conn.execute(
+            .write(CommitSync::Deferred, move |transaction| {
+                transaction.conn.execute(
                     "INSERT INTO revision(operation, agent, tool, at) VALUES (x'02', 'a', 'undo', 0)",
                     [],
                 )?;
-                let revision = writing.conn.last_insert_rowid();
-                writing.conn.execute(
+                let revision = transaction.conn.last_insert_rowid();
+                transaction.conn.execute(
                     "INSERT INTO undone(volume, operation, undone_by) VALUES (?1, x'01', x'02'), (?2, x'01', x'02')",
                     [volumes.0, volumes.1],
                 )?;
                 Ok(revision)
             })
             .unwrap();
-        lost.reconcile(Vec::new(), vec![revision]).unwrap();
-        let left: Vec<i64> = {
+        not_applied.reconcile(Vec::new(), vec![revision]).unwrap();
+        let volumes_with_undo: Vec<i64> = {
             let reader = database.0.reader().unwrap();
             let mut statement = reader.prepare("SELECT volume FROM undone").unwrap();
             let volumes = statement.query_map([], |row| row.get(0)).unwrap();
             volumes.map(Result::unwrap).collect()
         };
-        assert_eq!(left, [volumes.0]);
+        assert_eq!(volumes_with_undo, [volumes.0]);
     }
 }

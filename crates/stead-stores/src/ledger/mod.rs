@@ -50,7 +50,7 @@ pub(crate) trait LedgerReader: Debug + Send + Sync {
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber>;
 
     /// The operation that made a revision.
-    fn operation(&self, version: i64) -> StoreResult<Option<Operation>>;
+    fn operation(&self, revision: i64) -> StoreResult<Option<Operation>>;
 
     /// The oldest revision that a query can match; `None` if there is none.
     fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>>;
@@ -85,10 +85,10 @@ pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
     /// Writes finished changes, and syncs what was deferred.
     fn sync(&self) -> StoreResult<()>;
 
-    /// Notes that a change is done. That is written with the next transaction, after `displaced`, the directory with
-    /// what it displaced, is synced: until then only the change's intents tell where else the displaced content could
-    /// be.
-    fn finish_change(&self, version: i64, displaced: Option<OwnedFd>);
+    /// Notes that a change is done. That is written with the next transaction, after `displaced_dir`, the directory
+    /// with what it displaced, is synced: until then only the change's intents tell where else the displaced content
+    /// could be.
+    fn finish_change(&self, revision: i64, displaced_dir: Option<OwnedFd>);
 
     /// Removes a change from the ledger. If the database fails, the next transaction does it.
     fn roll_back_change(&self, change: RolledBackChange) -> StoreResult<()>;
@@ -97,37 +97,43 @@ pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
     fn write_finished(&self) -> StoreResult<()>;
 
     /// Adds rows to a revision, for what was found out about it later.
-    fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()>;
+    fn add_rows(&self, revision: i64, rows: Vec<LedgerRow>) -> StoreResult<()>;
 
-    /// Resolves pending intents of dead processes: the changes in `made` happened, those in `undone` didn't. The latter
-    /// are removed, and the usage counters become stale. An audit record that says that such a change happened gets a
-    /// compensating record.
-    fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()>;
+    /// Resolves pending intents of dead processes: the changes in `applied` happened, those in `not_applied` didn't.
+    /// The latter are removed, and the usage counters become stale. An audit record that says that such a change
+    /// happened gets a compensating record.
+    fn reconcile(&self, applied: Vec<i64>, not_applied: Vec<i64>) -> StoreResult<()>;
 
     /// Notes that what these rows displaced isn't kept any more.
     fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()>;
 
     /// Saves the hash of what a row displaced.
-    fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;
+    fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;
 
     /// Removes the ledger with everything in it, and the capture volume.
     fn destroy(&self) -> StoreResult<()>;
 
     /// Corrects a counter after a scan, unless it has changed during the scan.
-    fn correct_counter(&self, path: Vec<u8>, was: Usage, found: Usage, at: Timestamp) -> StoreResult<()>;
+    fn correct_counter(
+        &self,
+        path: Vec<u8>,
+        previous: Usage,
+        counted: Usage,
+        at: Timestamp,
+    ) -> StoreResult<()>;
 }
 
 impl dyn Ledger + '_ {
     /// The rows of one revision.
-    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
+    pub(crate) fn rows_of(&self, revision: i64) -> StoreResult<Vec<StoredLedgerRow>> {
         let mut rows = Vec::new();
-        let mut before = (version, i64::MAX);
+        let mut before = (revision, i64::MAX);
         loop {
             let page = self.rows(before, ROWS_PER_PAGE)?;
             let Some(last) = page.last() else { return Ok(rows) };
             before = (last.revision, last.row.seq);
-            let more = before.0 == version;
-            rows.extend(page.into_iter().filter(|row| row.revision == version));
+            let more = before.0 == revision;
+            rows.extend(page.into_iter().filter(|row| row.revision == revision));
             if !more {
                 return Ok(rows);
             }

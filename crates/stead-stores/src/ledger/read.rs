@@ -14,7 +14,7 @@ use crate::ledger::{
     LedgerIntent, LedgerReader, LedgerRow, PendingIntent, SqliteLedger, StoredLedgerRow, UsageCounter,
 };
 use crate::virtual_store::history::{
-    operation_of, revision_before, revision_numbers_of, undo_links, undoable_operations,
+    newest_revision_at, operation_of, revision_numbers_of, undo_links, undoable_operations,
 };
 use crate::virtual_store::unchanged;
 
@@ -47,11 +47,11 @@ impl LedgerReader for SqliteLedger {
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(revision_before(&*self.database.reader()?, time)?)
+        Ok(newest_revision_at(&*self.database.reader()?, time)?)
     }
 
-    fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
-        Ok(operation_of(&*self.database.reader()?, version)?)
+    fn operation(&self, revision: i64) -> StoreResult<Option<Operation>> {
+        Ok(operation_of(&*self.database.reader()?, revision)?)
     }
 
     fn oldest_revision(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
@@ -64,17 +64,17 @@ impl LedgerReader for SqliteLedger {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
-        let did = "SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = ?2 LIMIT 1";
+        let has_event_sql = "SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = ?2 LIMIT 1";
         let reader = self.database.reader()?;
-        let found = undoable_operations(&reader, self.volume, agent, since, limit, |conn, version| {
-            Ok(conn.prepare_cached(did)?.exists([self.volume, version])?
-                || unchanged::is_one(conn, self.volume, version)?)
+        let found = undoable_operations(&reader, self.volume, agent, since, limit, |conn, revision| {
+            Ok(conn.prepare_cached(has_event_sql)?.exists([self.volume, revision])?
+                || unchanged::is_unchanged_revision(conn, self.volume, revision)?)
         });
         Ok(found?)
     }
 
     fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
-        Ok(unchanged::add_to(&*self.database.reader()?, self.volume, query, found)?)
+        Ok(unchanged::add_unchanged_revisions(&*self.database.reader()?, self.volume, query, found)?)
     }
 
     fn undo_links(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
@@ -136,15 +136,15 @@ impl SqliteLedger {
     fn read_oldest_revision(&self, query: &RevisionQuery) -> Result<Option<i64>> {
         let reader = self.database.reader()?;
         if let Some(operations) = &query.operations {
-            let versions = revision_numbers_of(&reader, operations)?;
-            let inside = |version: &i64| *version > query.after.0 && *version <= query.up_to.0;
-            return Ok(versions.into_iter().filter(inside).min());
+            let revisions = revision_numbers_of(&reader, operations)?;
+            let is_in_range = |revision: &i64| *revision > query.after.0 && *revision <= query.up_to.0;
+            return Ok(revisions.into_iter().filter(is_in_range).min());
         }
         let mut statement = reader.prepare_cached(
             "SELECT min(id) FROM revision WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
                AND (?4 IS NULL OR at >= ?4)",
         )?;
-        let since = query.since.map(|at| at.0);
+        let since = query.since.map(|time| time.0);
         let bounds = params![query.after.0, query.up_to.0, query.agent, since];
         Ok(statement.query_row(bounds, |row| row.get(0))?)
     }
@@ -155,8 +155,8 @@ impl SqliteLedger {
             "SELECT revision, seq, staging_dir, intent_log, undo FROM intent WHERE volume = ?1 ORDER BY revision, seq",
         )?;
         let rows = statement.query_map([self.volume], |row| {
-            let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
-            let intent = LedgerIntent { seq: row.get(1)?, intent_log_epoch: journal, undo_json: row.get(4)? };
+            let intent_log_epoch = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
+            let intent = LedgerIntent { seq: row.get(1)?, intent_log_epoch, undo_json: row.get(4)? };
             Ok(PendingIntent { revision: row.get(0)?, staging_dir: row.get(2)?, intent })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

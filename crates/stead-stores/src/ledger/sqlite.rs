@@ -37,44 +37,44 @@ struct FinishedChanges {
 }
 
 impl SqliteLedger {
-    pub(crate) fn new(shared: &Arc<DatabaseInner>, volume: i64) -> Self {
-        SqliteLedger { database: Arc::clone(shared), volume, finished: Mutex::default() }
+    pub(crate) fn new(database: &Arc<DatabaseInner>, volume: i64) -> Self {
+        SqliteLedger { database: Arc::clone(database), volume, finished: Mutex::default() }
     }
 
     /// Runs `work` in a transaction that also writes the finished changes.
     fn write_with_finished<T: Send + 'static>(
         &self,
-        weight: CommitSync,
+        commit_sync: CommitSync,
         work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let settled = std::mem::take(&mut *self.finished.lock());
-        let (volume, settles) = (self.volume, settled.clone());
-        let synced = settled.displaced_dir.as_ref().map_or(Ok(()), |displaced| {
-            let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced);
+        let finished = std::mem::take(&mut *self.finished.lock());
+        let (volume, to_write) = (self.volume, finished.clone());
+        let synced = finished.displaced_dir.as_ref().map_or(Ok(()), |displaced_dir| {
+            let synced = sync::sync_all(SyncPoint::DisplacedContent, displaced_dir);
             synced.map_err(|error| from_io(&error.into()))
         });
-        let done = synced.and_then(|()| {
-            self.database.write_reserved(weight, move |writing| {
-                settles.write(writing, volume)?;
-                work(writing, volume)
+        let result = synced.and_then(|()| {
+            self.database.write_reserved(commit_sync, move |transaction| {
+                to_write.write(transaction, volume)?;
+                work(transaction, volume)
             })
         });
-        if done.is_err() {
-            let mut unsettled = self.finished.lock();
-            unsettled.applied.extend(settled.applied);
-            unsettled.rolled_back.extend(settled.rolled_back);
-            if unsettled.displaced_dir.is_none() {
-                unsettled.displaced_dir = settled.displaced_dir;
+        if result.is_err() {
+            let mut unwritten = self.finished.lock();
+            unwritten.applied.extend(finished.applied);
+            unwritten.rolled_back.extend(finished.rolled_back);
+            if unwritten.displaced_dir.is_none() {
+                unwritten.displaced_dir = finished.displaced_dir;
             }
         }
-        done
+        result
     }
 }
 
 impl Ledger for SqliteLedger {
     fn begin_change(&self, change: PlannedChange) -> StoreResult<Option<i64>> {
-        self.write_with_finished(CommitSync::of(change.sync_policy), move |writing, volume| {
-            insert_change(writing, volume, &change)
+        self.write_with_finished(CommitSync::of(change.sync_policy), move |transaction, volume| {
+            insert_change(transaction, volume, &change)
         })
     }
 
@@ -83,11 +83,11 @@ impl Ledger for SqliteLedger {
         self.database.sync()
     }
 
-    fn finish_change(&self, version: i64, displaced: Option<OwnedFd>) {
-        let mut settled = self.finished.lock();
-        settled.applied.push(version);
-        if let Some(displaced) = displaced {
-            settled.displaced_dir = Some(Arc::new(displaced));
+    fn finish_change(&self, revision: i64, displaced_dir: Option<OwnedFd>) {
+        let mut finished = self.finished.lock();
+        finished.applied.push(revision);
+        if let Some(displaced_dir) = displaced_dir {
+            finished.displaced_dir = Some(Arc::new(displaced_dir));
         }
     }
 
@@ -97,58 +97,58 @@ impl Ledger for SqliteLedger {
     }
 
     fn write_finished(&self) -> StoreResult<()> {
-        let settled = self.finished.lock();
-        if settled.applied.is_empty() && settled.rolled_back.is_empty() {
+        let finished = self.finished.lock();
+        if finished.applied.is_empty() && finished.rolled_back.is_empty() {
             return Ok(());
         }
-        drop(settled);
+        drop(finished);
         self.write_with_finished(CommitSync::Deferred, |_, _| Ok(()))
     }
 
-    fn add_rows(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, volume| {
-            insert_rows(writing, volume, version, &rows)
+    fn add_rows(&self, revision: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |transaction, volume| {
+            insert_rows(transaction, volume, revision, &rows)
         })
     }
 
-    fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::AsConfigured, move |writing, volume| {
-            for revision in &made {
-                forget_intents(writing, volume, *revision)?;
-                writing.settle_records(volume, *revision)?;
+    fn reconcile(&self, applied: Vec<i64>, not_applied: Vec<i64>) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::AsConfigured, move |transaction, volume| {
+            for revision in &applied {
+                forget_intents(transaction, volume, *revision)?;
+                transaction.settle_records(volume, *revision)?;
             }
-            for revision in &undone {
-                forget_intents(writing, volume, *revision)?;
-                forget_rows(writing, volume, *revision)?;
-                writing.discard_records(volume, *revision)?;
+            for revision in &not_applied {
+                forget_intents(transaction, volume, *revision)?;
+                forget_rows(transaction, volume, *revision)?;
+                transaction.discard_records(volume, *revision)?;
             }
-            if !undone.is_empty() {
-                writing.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [volume])?;
+            if !not_applied.is_empty() {
+                transaction.conn.execute("UPDATE ledger_usage SET dirty = 1 WHERE volume = ?1", [volume])?;
             }
             Ok(())
         })
     }
 
     fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, volume| {
-            let mut statement = writing.conn.prepare_cached(
+        self.write_with_finished(CommitSync::Deferred, move |transaction, volume| {
+            let mut statement = transaction.conn.prepare_cached(
                 "UPDATE ledger_event SET displaced = 0, hash = NULL WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
             )?;
-            for (version, seq) in rows {
-                statement.execute([volume, version, seq])?;
+            for (revision, seq) in rows {
+                statement.execute([volume, revision, seq])?;
             }
             Ok(())
         })
     }
 
-    fn set_content_hash(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, volume| {
-            writing
+    fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |transaction, volume| {
+            transaction
                 .conn
                 .prepare_cached(
                     "UPDATE ledger_event SET hash = ?4 WHERE volume = ?1 AND revision = ?2 AND seq = ?3",
                 )?
-                .execute(params![volume, version, seq, hash])?;
+                .execute(params![volume, revision, seq, hash])?;
             Ok(())
         })
     }
@@ -157,23 +157,23 @@ impl Ledger for SqliteLedger {
         *self.finished.lock() = FinishedChanges::default();
         self.database.write_reserved(CommitSync::AsConfigured, {
             let volume = self.volume;
-            move |writing| {
+            move |transaction| {
                 for table in
                     ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision", "companion_record"]
                 {
-                    writing.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [volume])?;
+                    transaction.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [volume])?;
                 }
-                let shadow = writing
+                let capture_volume = transaction
                     .conn
                     .prepare_cached("DELETE FROM capture_volume WHERE ledger = ?1 RETURNING volume")?
                     .query_row([volume], |row| row.get(0))
                     .optional()?;
-                if let Some(shadow) = shadow {
-                    remove_volume(writing.conn, shadow)?;
-                    writing.invalidate_directories()?;
+                if let Some(capture_volume) = capture_volume {
+                    remove_volume(transaction.conn, capture_volume)?;
+                    transaction.invalidate_directories()?;
                 }
-                writing.conn.execute("DELETE FROM ledger_directory WHERE volume = ?1", [volume])?;
-                writing.conn.execute("DELETE FROM volume WHERE id = ?1", [volume])?;
+                transaction.conn.execute("DELETE FROM ledger_directory WHERE volume = ?1", [volume])?;
+                transaction.conn.execute("DELETE FROM volume WHERE id = ?1", [volume])?;
                 Ok(())
             }
         })?;
@@ -182,9 +182,15 @@ impl Ledger for SqliteLedger {
         Ok(())
     }
 
-    fn correct_counter(&self, path: Vec<u8>, was: Usage, found: Usage, at: Timestamp) -> StoreResult<()> {
-        self.write_with_finished(CommitSync::Deferred, move |writing, volume| {
-            writing
+    fn correct_counter(
+        &self,
+        path: Vec<u8>,
+        previous: Usage,
+        counted: Usage,
+        at: Timestamp,
+    ) -> StoreResult<()> {
+        self.write_with_finished(CommitSync::Deferred, move |transaction, volume| {
+            transaction
                 .conn
                 .prepare_cached(
                     "UPDATE ledger_usage SET bytes = ?5, files = ?6, at = ?7, dirty = 0
@@ -193,10 +199,10 @@ impl Ledger for SqliteLedger {
                 .execute(params![
                     volume,
                     path,
-                    was.bytes.cast_signed(),
-                    was.files.cast_signed(),
-                    found.bytes.cast_signed(),
-                    found.files.cast_signed(),
+                    previous.bytes.cast_signed(),
+                    previous.files.cast_signed(),
+                    counted.bytes.cast_signed(),
+                    counted.files.cast_signed(),
                     at.0
                 ])?;
             Ok(())
@@ -205,91 +211,91 @@ impl Ledger for SqliteLedger {
 }
 
 impl FinishedChanges {
-    fn write(&self, writing: &mut WriteTransaction<'_>, volume: i64) -> Result<()> {
+    fn write(&self, transaction: &mut WriteTransaction<'_>, volume: i64) -> Result<()> {
         for &revision in &self.applied {
-            forget_intents(writing, volume, revision)?;
-            writing.settle_records(volume, revision)?;
+            forget_intents(transaction, volume, revision)?;
+            transaction.settle_records(volume, revision)?;
         }
         for RolledBackChange { revision, operation, deltas, records, outcome } in &self.rolled_back {
-            forget_intents(writing, volume, *revision)?;
-            forget_rows(writing, volume, *revision)?;
+            forget_intents(transaction, volume, *revision)?;
+            forget_rows(transaction, volume, *revision)?;
             for delta in deltas {
-                add_to_counter(writing, volume, &delta.path, -delta.bytes, -delta.files)?;
+                add_to_counter(transaction, volume, &delta.path, -delta.bytes, -delta.files)?;
             }
-            writing.roll_back_records((volume, *revision), operation, records, *outcome)?;
+            transaction.roll_back_records((volume, *revision), operation, records, *outcome)?;
         }
         Ok(())
     }
 }
 
 fn insert_change(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     volume: i64,
     change: &PlannedChange,
 ) -> Result<Option<i64>> {
-    let version = match change.revision {
+    let revision = match change.revision {
         None if !change.rows.is_empty() || change.unchanged_at.is_some() => {
-            Some(writing.new_revision(&change.operation)?)
+            Some(transaction.new_revision(&change.operation)?)
         }
-        version => version,
+        revision => revision,
     };
-    if let (Some(version), Some(path)) = (version, &change.unchanged_at) {
-        unchanged::note(writing.conn, volume, version, path)?;
+    if let (Some(revision), Some(path)) = (revision, &change.unchanged_at) {
+        unchanged::insert(transaction.conn, volume, revision, path)?;
     }
-    if let Some(version) = version {
-        insert_rows(writing, volume, version, &change.rows)?;
+    if let Some(revision) = revision {
+        insert_rows(transaction, volume, revision, &change.rows)?;
     }
-    let mut statement = writing.conn.prepare_cached(
+    let mut statement = transaction.conn.prepare_cached(
         "INSERT INTO intent(volume, revision, seq, staging_dir, intent_log, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    for LedgerIntent { seq, intent_log_epoch: journal, undo_json: undo } in &change.intents {
-        let journal = journal.map(u64::cast_signed);
-        statement.execute(params![volume, version, seq, change.staging_dir, journal, undo])?;
+    for LedgerIntent { seq, intent_log_epoch, undo_json } in &change.intents {
+        let intent_log_epoch = intent_log_epoch.map(u64::cast_signed);
+        statement.execute(params![volume, revision, seq, change.staging_dir, intent_log_epoch, undo_json])?;
     }
     drop(statement);
-    for (path, found) in &change.new_counters {
-        writing
+    for (path, usage) in &change.new_counters {
+        transaction
             .conn
             .prepare_cached("INSERT OR REPLACE INTO ledger_usage(volume, path, bytes, files, at, dirty) VALUES (?1, ?2, ?3, ?4, ?5, 0)")?
             .execute(params![
                 volume,
                 path,
-                found.bytes.cast_signed(),
-                found.files.cast_signed(),
+                usage.bytes.cast_signed(),
+                usage.files.cast_signed(),
                 SystemClock.now().0
             ])?;
     }
     for delta in &change.deltas {
-        add_to_counter(writing, volume, &delta.path, delta.bytes, delta.files)?;
+        add_to_counter(transaction, volume, &delta.path, delta.bytes, delta.files)?;
     }
     for quota in &change.quotas {
-        check_quota(writing, volume, quota, &change.deltas)?;
+        check_quota(transaction, volume, quota, &change.deltas)?;
     }
-    writing.write_records(&ChangeRecords {
+    transaction.write_records(&ChangeRecords {
         volume,
         operation: &change.operation,
-        revision: version,
+        revision,
         is_new_revision: change.revision.is_none(),
         is_pending: !change.intents.is_empty(),
         records: &change.records,
         filled: &change.filled,
     })?;
-    Ok(version)
+    Ok(revision)
 }
 
 fn insert_rows(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     volume: i64,
-    version: i64,
+    revision: i64,
     rows: &[LedgerRow],
 ) -> Result<()> {
-    let mut statement = writing.conn.prepare_cached(
+    let mut statement = transaction.conn.prepare_cached(
         "INSERT INTO ledger_event(volume, revision, seq, kind, path, other_path, detail, displaced) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for row in rows {
         statement.execute(params![
             volume,
-            version,
+            revision,
             row.seq,
             row.kind,
             row.path,
@@ -301,18 +307,18 @@ fn insert_rows(
     Ok(())
 }
 
-fn forget_intents(writing: &mut WriteTransaction<'_>, volume: i64, version: i64) -> Result<()> {
-    writing
+fn forget_intents(transaction: &mut WriteTransaction<'_>, volume: i64, revision: i64) -> Result<()> {
+    transaction
         .conn
         .prepare_cached("DELETE FROM intent WHERE volume = ?1 AND revision = ?2")?
-        .execute([volume, version])?;
+        .execute([volume, revision])?;
     Ok(())
 }
 
-fn forget_rows(writing: &mut WriteTransaction<'_>, volume: i64, version: i64) -> Result<()> {
-    writing
+fn forget_rows(transaction: &mut WriteTransaction<'_>, volume: i64, revision: i64) -> Result<()> {
+    transaction
         .conn
         .prepare_cached("DELETE FROM ledger_event WHERE volume = ?1 AND revision = ?2")?
-        .execute([volume, version])?;
-    unchanged::forget(writing.conn, volume, version)
+        .execute([volume, revision])?;
+    unchanged::delete(transaction.conn, volume, revision)
 }

@@ -9,13 +9,13 @@ use crate::database::error::{DatabaseError, Result};
 use crate::ledger::UsageDelta;
 
 pub(crate) fn add_to_counter(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     vol: i64,
     path: &[u8],
     bytes: i64,
     files: i64,
 ) -> Result<()> {
-    writing
+    transaction
         .conn
         .prepare_cached(
             "UPDATE ledger_usage SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE volume = ?1 AND path = ?2",
@@ -25,18 +25,18 @@ pub(crate) fn add_to_counter(
 }
 
 pub(crate) fn check_quota(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     vol: i64,
     quota: &QuotaRoot,
     deltas: &[UsageDelta],
 ) -> Result<()> {
-    let mut statement = writing
+    let mut statement = transaction
         .conn
         .prepare_cached("SELECT bytes, files FROM ledger_usage WHERE volume = ?1 AND path = ?2")?;
     let (mut before, mut after) = (Usage::default(), Usage::default());
-    for place in quota.roots() {
-        let path = place.as_bytes();
-        let held = statement
+    for root in quota.roots() {
+        let path = root.as_bytes();
+        let counted = statement
             .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
             .optional()?
             .ok_or_else(|| {
@@ -44,8 +44,8 @@ pub(crate) fn check_quota(
             })?;
         let delta = deltas.iter().find(|delta| delta.path == path);
         let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
-        before = before.plus(usage_of(held.0 - bytes, held.1 - files));
-        after = after.plus(usage_of(held.0, held.1));
+        before = before.plus(usage_of(counted.0 - bytes, counted.1 - files));
+        after = after.plus(usage_of(counted.0, counted.1));
     }
     Ok(quota.check(before, after)?)
 }

@@ -75,54 +75,54 @@ enum NodePathChange {
 
 impl PhysicalStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        let shop = self.staging()?;
-        let mut act = PhysicalChange::new(self, shop, LedgerTransaction::begin(shop, &change)?);
-        act.cancel_watch = change.monitor;
-        if change.sync == SyncPolicy::Deferred && act.durability == Durability::Full {
-            act.durability = Durability::Fast;
-            act.is_deferred = true;
+        let staging = self.staging()?;
+        let mut running = PhysicalChange::new(self, staging, LedgerTransaction::begin(staging, &change)?);
+        running.cancel_watch = change.monitor;
+        if change.sync == SyncPolicy::Deferred && running.durability == Durability::Full {
+            running.durability = Durability::Fast;
+            running.is_deferred = true;
         }
-        if act.durability == Durability::Full {
-            shop.sync_name()?;
+        if running.durability == Durability::Full {
+            staging.sync_name()?;
         }
-        let steps = self.stage_restored_content(shop, change.steps)?;
-        let _room = shop.locks.admit_change()?;
-        shop.recover_if_needed(&self.root)?;
+        let steps = self.stage_restored_content(staging, change.steps)?;
+        let _permit = staging.locks.admit_change()?;
+        staging.recover_if_needed(&self.root)?;
         self.check_expected_nodes(&change.expect_nodes)?;
-        let fills_records = !steps.is_empty() && act.ledger.has_rows();
+        let fills_records = !steps.is_empty() && running.ledger.has_rows();
         // Rows are filled from what the actions left, and the ledger of several actions is written after them.
         if steps.len() > 1 || !change.expect_free.is_empty() || fills_records {
-            act.make_multi_action()?;
+            running.make_multi_action()?;
             self.check_absent(&change.expect_free)?;
         }
-        act.begin_usage_counters()?;
+        running.begin_usage_counters()?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
-            act.ledger.begin_step(index, keep_policy_of(&step));
-            match act.check_cancelled().and_then(|()| act.apply_recorded_step(index, step)) {
+            running.ledger.begin_step(index, displaced_policy_of(&step));
+            match running.check_cancelled().and_then(|()| running.apply_recorded_step(index, step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
-                    return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
+                    return Err(running.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
                 }
-                Err(error) => return Err(act.roll_back(error)),
+                Err(error) => return Err(running.roll_back(error)),
             }
         }
-        let version = act.finish()?.map(RevisionNumber);
-        Ok(Applied { revision: version, outcomes })
+        let revision = running.finish()?.map(RevisionNumber);
+        Ok(Applied { revision, outcomes })
     }
 
     /// Fails with `Conflict` unless each path is a directory with the expected node id.
     ///
     /// A program of the host can still move the directory away right after this check. That is harmless: what lies
     /// below the root stays below it.
-    fn check_expected_nodes(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
+    fn check_expected_nodes(&self, expect_nodes: &[(StorePath, NodeId)]) -> StoreResult<()> {
         // The root can't be replaced, so it needs no check.
         let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_empty() && *node == NodeId::ROOT);
-        for (path, node) in still.iter().filter(movable) {
-            let there = self
+        for (path, node) in expect_nodes.iter().filter(movable) {
+            let found = self
                 .locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)
                 .and_then(|located| self.stat_located(&located));
-            if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
+            if found.map_or(true, |found| found.ino != node.0 || !found.is_dir()) {
                 return Err(StoreError::Conflict);
             }
         }
@@ -182,19 +182,19 @@ impl<'s> PhysicalChange<'s> {
 
     fn apply_step(&mut self, step: Step) -> StoreResult<StepOutcome> {
         match step {
-            Step::Write { at, content, options: put } => self.write(&at, content, &put),
+            Step::Write { at, content, options } => self.write(&at, content, &options),
             Step::Edit { at, edit, expect, displaced: _ } => self.edit(&at, &edit, expect),
-            Step::Append { at, content, options: put } => self.append(&at, content, &put),
+            Step::Append { at, content, options } => self.append(&at, content, &options),
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
             Step::Symlink { at, target, parents, expect } => self.symlink(&at, &target, parents, expect),
-            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: _ } => {
-                self.remove(&at, subtree, expect, missing, spare.as_ref())
+            Step::Remove { at, subtree, expect, if_missing, protected, displaced: _ } => {
+                self.remove(&at, subtree, expect, if_missing, protected.as_ref())
             }
-            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
-                self.rename(&from, &to, replace, parents, expect, &spare)
+            Step::Rename { from, to, replace, parents, expect, protected } => {
+                self.rename(&from, &to, replace, parents, expect, &protected)
             }
-            Step::Copy { from, to, replace, parents, protected: spare, displaced: _ } => {
-                self.copy(&from, &to, replace, parents, spare.as_ref())
+            Step::Copy { from, to, replace, parents, protected, displaced: _ } => {
+                self.copy(&from, &to, replace, parents, protected.as_ref())
             }
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
         }
@@ -226,17 +226,17 @@ impl<'s> PhysicalChange<'s> {
     ///
     /// If a dead process held one of the names, its changes are recovered first. `Conflict` if that moved one of the
     /// directories.
-    pub(super) fn lock_names(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
+    pub(super) fn lock_names(&mut self, slots: &[&HostSlot]) -> StoreResult<()> {
         self.unlock_names();
         if self.tree_lock.is_some() {
             return Ok(());
         }
-        let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
+        let mut stripes: Vec<_> = slots.iter().map(|slot| slot.stripe()).collect();
         let mut is_recovered = false;
         loop {
-            match self.staging.locks.lock_names(&mut wanted) {
-                Ok(Some(held)) => {
-                    self.name_locks = Some(held);
+            match self.staging.locks.lock_names(&mut stripes) {
+                Ok(Some(locks)) => {
+                    self.name_locks = Some(locks);
                     break;
                 }
                 Ok(None) => {}
@@ -248,7 +248,7 @@ impl<'s> PhysicalChange<'s> {
             is_recovered = true;
         }
         // Recovery may have undone the change that made, or moved, a directory on the way.
-        if is_recovered && !spots.iter().all(|spot| spot.is_in_place(&self.store.root)) {
+        if is_recovered && !slots.iter().all(|slot| slot.is_in_place(&self.store.root)) {
             return Err(StoreError::Conflict);
         }
         Ok(())
@@ -276,17 +276,17 @@ impl<'s> PhysicalChange<'s> {
     pub(super) fn perform(
         &mut self,
         name: &'static str,
-        how: UndoRecord,
+        undo_record: UndoRecord,
         action: impl FnOnce() -> HostResult<()>,
     ) -> StoreResult<()> {
-        let how = self.log_intent(how)?;
-        let mark = self.log_action(&how)?;
+        let undo_record = self.log_intent(undo_record)?;
+        let mark = self.log_action(&undo_record)?;
         self.staging.fault_point.pass(name)?;
         if let Err(error) = action().map_err(errno_to_store_error) {
             self.withdraw_action(mark, &error)?;
             return Err(error);
         }
-        self.undo_records.push(how);
+        self.undo_records.push(undo_record);
         self.note_performed();
         Ok(())
     }
@@ -294,8 +294,8 @@ impl<'s> PhysicalChange<'s> {
     /// Notes that the only action of this change has happened, before the names are unlocked and other changes can
     /// build on it.
     fn note_performed(&self) {
-        if let Some(version) = self.ledger.revision().filter(|_| !self.is_multi_action) {
-            self.staging.revision_notes.note_performed(version);
+        if let Some(revision) = self.ledger.revision().filter(|_| !self.is_multi_action) {
+            self.staging.revision_notes.note_performed(revision);
         }
     }
 
@@ -306,13 +306,13 @@ impl<'s> PhysicalChange<'s> {
 
     /// Writes the undo record of the next action to the intent log. For a change with one action, the ledger holds the
     /// undo record instead.
-    fn log_intent(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
+    fn log_intent(&mut self, undo_record: UndoRecord) -> StoreResult<UndoRecord> {
         if !self.is_multi_action {
-            return Ok(how);
+            return Ok(undo_record);
         }
         self.open_intent_log()?;
         let durability = self.durability();
-        self.intent_log.as_mut().expect("opened above").append_intent(how, durability)
+        self.intent_log.as_mut().expect("opened above").append_intent(undo_record, durability)
     }
 
     fn open_intent_log(&mut self) -> StoreResult<()> {
@@ -327,12 +327,12 @@ impl<'s> PhysicalChange<'s> {
     /// the rollback undoes it too.
     pub(super) fn perform_non_atomic(
         &mut self,
-        how: UndoRecord,
+        undo_record: UndoRecord,
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        let how = self.log_intent(how)?;
-        self.log_action(&how)?;
-        self.undo_records.push(how);
+        let undo_record = self.log_intent(undo_record)?;
+        self.log_action(&undo_record)?;
+        self.undo_records.push(undo_record);
         action(self)?;
         self.note_performed();
         Ok(())
@@ -341,31 +341,38 @@ impl<'s> PhysicalChange<'s> {
     /// Renames an entry of the staging area to a slot where nothing is.
     pub(super) fn move_into_place(
         &mut self,
-        scrap: &mut TempEntry,
+        entry: &mut TempEntry,
         ino: u64,
-        spot: &HostSlot,
+        slot: &HostSlot,
     ) -> StoreResult<()> {
-        let (at, stash) = (spot.first_path().to_vec(), scrap.name().to_owned());
-        let how = UndoRecord::Placed { at, print: Some(self.tree_fingerprint(&stash)?), stash, ino };
-        let room = self.staging.staging_dir_fd();
-        self.perform("place", how, || owner_access::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
-        scrap.mark_placed();
-        self.schedule_dir_sync(&spot.dir)
+        let (at, staged_name) = (slot.first_path().to_vec(), entry.name().to_owned());
+        let undo_record = UndoRecord::Placed {
+            at,
+            fingerprint: Some(self.tree_fingerprint(&staged_name)?),
+            staged_name,
+            ino,
+        };
+        let staging_dir = self.staging.staging_dir_fd();
+        self.perform("place", undo_record, || {
+            owner_access::rename_new((staging_dir, entry.name().as_bytes()), slot.at())
+        })?;
+        entry.mark_placed();
+        self.schedule_dir_sync(&slot.dir)
     }
 
     /// The fingerprint of an entry in the staging directory. By it, recovery and a rollback see whether a program has
     /// changed the entry since it got its place.
-    fn tree_fingerprint(&self, stash: &str) -> StoreResult<TreeFingerprint> {
-        TreeFingerprint::of(self.staging.staging_dir(), stash.as_bytes())
+    fn tree_fingerprint(&self, staged_name: &str) -> StoreResult<TreeFingerprint> {
+        TreeFingerprint::of(self.staging.staging_dir(), staged_name.as_bytes())
     }
 
     /// Refuses to move or remove a path that is masked or pinned, or a directory that contains one.
-    pub(super) fn check_may_leave(&self, spot: &HostSlot) -> StoreResult<()> {
-        match self.store.mask.masked_or_pinned_below(spot.path()) {
+    pub(super) fn check_not_protected(&self, slot: &HostSlot) -> StoreResult<()> {
+        match self.store.mask.masked_or_pinned_below(slot.path()) {
             Some(b"") => Err(StoreError::Protected { path: ".".to_owned() }),
-            Some(kept) => {
-                let kept = kept.strip_prefix(b"/").unwrap_or(kept);
-                Err(StoreError::Protected { path: escape_name(kept).to_string() })
+            Some(path) => {
+                let path = path.strip_prefix(b"/").unwrap_or(path);
+                Err(StoreError::Protected { path: escape_name(path).to_string() })
             }
             None => Ok(()),
         }
@@ -376,73 +383,84 @@ impl<'s> PhysicalChange<'s> {
     /// `recovered/`.
     pub(super) fn replace_in_place(
         &mut self,
-        scrap: &mut TempEntry,
-        ours: u64,
-        spot: &HostSlot,
+        entry: &mut TempEntry,
+        our_ino: u64,
+        slot: &HostSlot,
         seen: &HostStat,
     ) -> StoreResult<()> {
-        self.check_may_leave(spot)?;
-        let stash = scrap.name().to_owned();
-        let (at, print) = (spot.path().to_vec(), Some(self.tree_fingerprint(&stash)?));
-        let how = UndoRecord::Replaced { at, stash: stash.clone(), ours, theirs: seen.ino, print };
-        let room = self.staging.staging_dir_fd();
-        let mine: NameAt<'_> = (room, stash.as_bytes());
+        self.check_not_protected(slot)?;
+        let staged_name = entry.name().to_owned();
+        let (at, fingerprint) = (slot.path().to_vec(), Some(self.tree_fingerprint(&staged_name)?));
+        let undo_record = UndoRecord::Replaced {
+            at,
+            staged_name: staged_name.clone(),
+            our_ino,
+            their_ino: seen.ino,
+            fingerprint,
+        };
+        let staging_dir = self.staging.staging_dir_fd();
+        let staged: NameAt<'_> = (staging_dir, staged_name.as_bytes());
         let mut exchanged = true;
-        self.perform("swap", how, || match host::exchange(mine, spot.at()) {
+        self.perform("swap", undo_record, || match host::exchange(staged, slot.at()) {
             // Some file systems can't exchange names. Then the displaced content is gone and can't be checked.
             Err(Errno::INVAL) => {
                 exchanged = false;
-                host::rename_over(mine, spot.at())
+                host::rename_over(staged, slot.at())
             }
             result => result,
         })?;
-        scrap.mark_placed();
+        entry.mark_placed();
         if exchanged {
-            let displaced = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
+            let displaced =
+                host::stat_at(staging_dir, staged_name.as_bytes()).map_err(errno_to_store_error)?;
             if !displaced.has_same_content(seen) {
-                self.restore_foreign_content(&stash, ours, spot)?;
+                self.restore_foreign_content(&staged_name, our_ino, slot)?;
                 self.undo_records.pop();
                 return Err(StoreError::Conflict);
             }
-            self.add_displaced(stash);
+            self.add_displaced(staged_name);
         }
-        self.schedule_dir_sync(&spot.dir)
+        self.schedule_dir_sync(&slot.dir)
     }
 
     /// Gives another program's content its name back, and moves ours to `recovered/`.
-    fn restore_foreign_content(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
-        let room = self.staging.staging_dir_fd();
+    fn restore_foreign_content(&self, staged_name: &str, our_ino: u64, slot: &HostSlot) -> StoreResult<()> {
+        let staging_dir = self.staging.staging_dir_fd();
         for _ in 0..MAX_EXCHANGE_TRIES {
             self.staging.fault_point.pass("give way")?;
-            host::exchange((room, stash.as_bytes()), spot.at()).map_err(errno_to_store_error)?;
-            if host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?.ino == ours {
+            host::exchange((staging_dir, staged_name.as_bytes()), slot.at()).map_err(errno_to_store_error)?;
+            if host::stat_at(staging_dir, staged_name.as_bytes()).map_err(errno_to_store_error)?.ino
+                == our_ino
+            {
                 break;
             }
         }
-        rescue(room, stash, self.staging.rescued()).map(drop).map_err(errno_to_store_error)
+        rescue(staging_dir, staged_name, self.staging.rescued()).map(drop).map_err(errno_to_store_error)
     }
 
     /// Moves what is at a slot to the staging area. `Conflict` if another program has changed it since it was `seen`.
-    pub(super) fn move_to_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
-        let stash = self.staging.fresh_name();
-        let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
-        let how = UndoRecord::Removed { at, stash: stash.clone(), ino, changed };
-        let room = self.staging.staging_dir_fd();
-        self.perform("take", how, || owner_access::rename_new(spot.at(), (room, stash.as_bytes())))?;
-        let taken = host::stat_at(room, stash.as_bytes()).map_err(errno_to_store_error)?;
+    pub(super) fn move_to_staging(&mut self, slot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
+        let staged_name = self.staging.fresh_name();
+        let (at, ino, changed) = (slot.path().to_vec(), seen.ino, seen.changed);
+        let undo_record = UndoRecord::Removed { at, staged_name: staged_name.clone(), ino, changed };
+        let staging_dir = self.staging.staging_dir_fd();
+        self.perform("take", undo_record, || {
+            owner_access::rename_new(slot.at(), (staging_dir, staged_name.as_bytes()))
+        })?;
+        let moved = host::stat_at(staging_dir, staged_name.as_bytes()).map_err(errno_to_store_error)?;
         // The content of a directory changes all the time; a file must be unchanged.
-        let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.has_same_content(seen) };
-        if !same {
+        let is_same = if seen.is_dir() { moved.ino == seen.ino } else { moved.has_same_content(seen) };
+        if !is_same {
             return Err(StoreError::Conflict);
         }
-        self.add_displaced(stash);
-        self.schedule_dir_sync(&spot.dir)
+        self.add_displaced(staged_name);
+        self.schedule_dir_sync(&slot.dir)
     }
 
     /// Adds displaced content, by its name in the staging directory. When the change is done, the content is kept or
     /// discarded.
-    pub(super) fn add_displaced(&mut self, stash: String) {
-        self.displaced.push(stash);
+    pub(super) fn add_displaced(&mut self, staged_name: String) {
+        self.displaced.push(staged_name);
     }
 
     /// Schedules a directory to be synced before the change is acknowledged.
@@ -511,9 +529,9 @@ impl<'s> PhysicalChange<'s> {
         self.node_path_changes.push(NodePathChange::PreviousPath(ino, path.to_vec()));
     }
 
-    pub(super) fn track_exchange(&mut self, one: &[u8], other: &[u8]) {
-        self.store.node_path_table.exchange(one, other);
-        self.node_path_changes.push(NodePathChange::Exchanged(one.to_vec(), other.to_vec()));
+    pub(super) fn track_exchange(&mut self, first: &[u8], second: &[u8]) {
+        self.store.node_path_table.exchange(first, second);
+        self.node_path_changes.push(NodePathChange::Exchanged(first.to_vec(), second.to_vec()));
     }
 
     /// The current time, to the nanosecond. The host's own timestamps may repeat within some milliseconds, and inode
@@ -541,10 +559,10 @@ impl<'s> PhysicalChange<'s> {
         self.tree_lock = None;
         // From here on the change is made. If the cleanup fails, the next process that opens the Store does it.
         if self.staging.fault_point.pass("clean").is_ok() {
-            let trash = std::mem::take(&mut self.displaced);
-            let version = self.keep_or_discard_displaced(trash);
+            let displaced = std::mem::take(&mut self.displaced);
+            let revision = self.keep_or_discard_displaced(displaced);
             self.close_intent_log();
-            Ok(version)
+            Ok(revision)
         } else {
             self.staging.fault_point.check().map(|()| None)
         }
@@ -564,15 +582,15 @@ impl<'s> PhysicalChange<'s> {
 
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
         // Without an action there is nothing that recovery could roll back, so the ledger is written last.
-        let acted = !self.undo_records.is_empty();
-        if acted {
+        let has_acted = !self.undo_records.is_empty();
+        if has_acted {
             self.write_ledger()?;
         }
         if self.durability == Durability::Full {
             self.sync_deferred()?;
         }
-        for thing in unsynced {
-            match thing {
+        for item in unsynced {
+            match item {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
                 Unsynced::File(file) => match sync::sync_all(sync::SyncPoint::WrittenFile, file) {
                     // A file that may not be read was opened as a mere handle (O_PATH), which can't be synced.
@@ -585,7 +603,7 @@ impl<'s> PhysicalChange<'s> {
             }
         }
         if self.is_multi_action
-            && let Some(journal) = &mut self.intent_log
+            && let Some(intent_log) = &mut self.intent_log
         {
             if self.durability == Durability::Full {
                 sync::sync_file_system(sync::SyncPoint::MultipleActions, &self.store.root.dir)
@@ -594,16 +612,16 @@ impl<'s> PhysicalChange<'s> {
             // The sync may have taken long. This is the last point at which the whole change can be rolled back.
             check_not_stopped(self.cancel_watch.as_ref())?;
             self.staging.fault_point.pass("commit")?;
-            journal.append_done(self.durability)?;
+            intent_log.append_done(self.durability)?;
         }
-        if acted { Ok(()) } else { self.write_ledger() }
+        if has_acted { Ok(()) } else { self.write_ledger() }
     }
 
     fn close_intent_log(&mut self) {
-        if let Some(mut journal) = self.intent_log.take()
-            && journal.clear().is_ok()
+        if let Some(mut intent_log) = self.intent_log.take()
+            && intent_log.clear().is_ok()
         {
-            self.staging.return_intent_log(journal);
+            self.staging.return_intent_log(intent_log);
         }
     }
 
@@ -626,7 +644,7 @@ impl<'s> PhysicalChange<'s> {
             // on a name.
             let _ = self.lock_tree();
         }
-        let site = UndoContext {
+        let context = UndoContext {
             root: &self.store.root,
             staging_dir: self.staging.staging_dir_fd(),
             rescued: self.staging.rescued(),
@@ -634,7 +652,7 @@ impl<'s> PhysicalChange<'s> {
             is_performed: false,
         };
         for action in self.undo_records.iter().rev() {
-            if let Err(error) = undo(&site, action) {
+            if let Err(error) = undo(&context, action) {
                 // The intents stay as they are: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
                     what: "the change failed halfway and isn't rolled back yet; open the Store again to roll it back"
@@ -646,7 +664,9 @@ impl<'s> PhysicalChange<'s> {
         for step in self.node_path_changes.iter().rev() {
             match step {
                 NodePathChange::Renamed(from, to) => self.store.node_path_table.rename(to, from),
-                NodePathChange::Exchanged(one, other) => self.store.node_path_table.exchange(one, other),
+                NodePathChange::Exchanged(first, second) => {
+                    self.store.node_path_table.exchange(first, second)
+                }
                 NodePathChange::PreviousPath(ino, path) => self.store.node_path_table.remember(*ino, path),
             }
         }
@@ -655,15 +675,15 @@ impl<'s> PhysicalChange<'s> {
         }
         for action in &self.undo_records {
             match action {
-                UndoRecord::Placed { stash, .. } | UndoRecord::Replaced { stash, .. } => {
-                    self.staging.discard(stash)
+                UndoRecord::Placed { staged_name, .. } | UndoRecord::Replaced { staged_name, .. } => {
+                    self.staging.discard(staged_name)
                 }
                 _ => {}
             }
         }
         // Moved content is back in its place. What is left are copies of old bytes, which have been written back.
-        for stash in &self.displaced {
-            self.staging.discard(stash);
+        for staged_name in &self.displaced {
+            self.staging.discard(staged_name);
         }
         self.close_intent_log();
         reason
@@ -671,12 +691,12 @@ impl<'s> PhysicalChange<'s> {
 }
 
 /// Whether the content that a step displaces is kept.
-fn keep_policy_of(step: &Step) -> DisplacedContent {
+fn displaced_policy_of(step: &Step) -> DisplacedContent {
     match step {
-        Step::Write { options: put, .. } | Step::Append { options: put, .. } => put.displaced,
-        Step::Edit { displaced: keep, .. }
-        | Step::Remove { displaced: keep, .. }
-        | Step::Copy { displaced: keep, .. } => *keep,
+        Step::Write { options, .. } | Step::Append { options, .. } => options.displaced,
+        Step::Edit { displaced, .. } | Step::Remove { displaced, .. } | Step::Copy { displaced, .. } => {
+            *displaced
+        }
         Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
             DisplacedContent::Keep
         }
@@ -733,18 +753,18 @@ mod tests {
     fn a_deferred_change_that_a_sync_overtakes_still_waits_for_the_next_sync() {
         let temp = tempfile::tempdir().unwrap();
         let store = Arc::new(open(temp.path()));
-        let waits = || store.staging().unwrap().has_deferred_changes.load(Ordering::Acquire);
+        let has_deferred = || store.staging().unwrap().has_deferred_changes.load(Ordering::Acquire);
         let mut deferred = change(write_step("deferred", ""), SyncPolicy::Deferred);
         deferred.monitor = Some(Arc::new(SyncMeanwhile(Arc::clone(&store), AtomicBool::default())));
         store.apply(deferred).unwrap();
         assert!(temp.path().join("root/synced").exists());
-        assert!(waits(), "the name of the deferred file is not on the disk yet");
+        assert!(has_deferred(), "the name of the deferred file is not on the disk yet");
         store.apply(change(write_step("later", ""), SyncPolicy::Now)).unwrap();
-        assert!(!waits());
+        assert!(!has_deferred());
     }
 
     #[test]
-    fn a_change_whose_sync_failed_takes_nothing_of_a_later_change_away() {
+    fn rolling_back_a_change_whose_sync_failed_keeps_the_content_of_a_later_change() {
         for begins_empty in [true, false] {
             let temp = tempfile::tempdir().unwrap();
             let store = open(temp.path());
@@ -754,24 +774,24 @@ mod tests {
             let failing = change(write_step("f", "first "), SyncPolicy::Now);
             let staging = store.staging().unwrap();
             let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
-            let mut act = PhysicalChange::new(&store, staging, ledger);
-            act.ledger.begin_step(0, DisplacedContent::Keep);
-            act.apply_step(write_step("f", "first ")).unwrap();
+            let mut running = PhysicalChange::new(&store, staging, ledger);
+            running.ledger.begin_step(0, DisplacedContent::Keep);
+            running.apply_step(write_step("f", "first ")).unwrap();
             // From here on it waits for the disk, and other changes go on.
-            act.unlock_names();
+            running.unlock_names();
             let options = PutOptions::default();
-            let more = Step::Append { at: at("f"), content: Content::Bytes(b"second".into()), options };
-            store.apply(change(more, SyncPolicy::Now)).unwrap();
-            act.roll_back(StoreError::unavailable("the disk failed"));
+            let append = Step::Append { at: at("f"), content: Content::Bytes(b"second".into()), options };
+            store.apply(change(append, SyncPolicy::Now)).unwrap();
+            running.roll_back(StoreError::unavailable("the disk failed"));
             assert_eq!(std::fs::read(temp.path().join("root/f")).unwrap(), b"first second");
             // If nobody has built on it, the change is rolled back.
             let failing = change(write_step("g", "x"), SyncPolicy::Now);
             let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
-            let mut act = PhysicalChange::new(&store, staging, ledger);
-            act.ledger.begin_step(0, DisplacedContent::Keep);
-            act.apply_step(write_step("g", "x")).unwrap();
-            act.unlock_names();
-            act.roll_back(StoreError::unavailable("the disk failed"));
+            let mut running = PhysicalChange::new(&store, staging, ledger);
+            running.ledger.begin_step(0, DisplacedContent::Keep);
+            running.apply_step(write_step("g", "x")).unwrap();
+            running.unlock_names();
+            running.roll_back(StoreError::unavailable("the disk failed"));
             assert!(!temp.path().join("root/g").exists());
         }
     }

@@ -32,8 +32,8 @@ pub(super) enum PathOpener {
 
 impl PathOpener {
     /// Tries `openat2` once, and chooses the walk if the kernel or a sandbox doesn't offer it.
-    pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> HostResult<Self> {
-        if wanted == Confinement::Walk {
+    pub(super) fn choose(root: BorrowedFd<'_>, confinement: Confinement) -> HostResult<Self> {
+        if confinement == Confinement::Walk {
             return Ok(PathOpener::Walk);
         }
         match resolve(root, b".", OpenMode::Traverse) {
@@ -53,31 +53,32 @@ impl PathOpener {
         self,
         below: BorrowedFd<'_>,
         path: &[u8],
-        how: OpenMode,
+        open_mode: OpenMode,
         hidden: &dyn Fn(&HostStat) -> bool,
     ) -> HostResult<OwnedFd> {
         match self {
-            PathOpener::Kernel => resolve_in_pieces(below, path, how),
-            PathOpener::Walk => walk(below, path, how, hidden),
+            PathOpener::Kernel => resolve_in_pieces(below, path, open_mode),
+            PathOpener::Walk => walk(below, path, open_mode, hidden),
         }
     }
 }
 
-fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
+fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], open_mode: OpenMode) -> HostResult<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut rest = path;
     while rest.len() > MAX_PATH_PIECE {
-        let cut = rest[..MAX_PATH_PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        at = Some(resolve(here, &rest[..cut], OpenMode::Traverse)?);
-        rest = &rest[cut + 1..];
+        let slash =
+            rest[..MAX_PATH_PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let current = at.as_ref().map_or(below, |fd| fd.as_fd());
+        at = Some(resolve(current, &rest[..slash], OpenMode::Traverse)?);
+        rest = &rest[slash + 1..];
     }
-    resolve(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how)
+    resolve(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, open_mode)
 }
 
-fn resolve(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
+fn resolve(below: BorrowedFd<'_>, path: &[u8], open_mode: OpenMode) -> HostResult<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
-    let (flags, mode) = (how.flags(), rustix::fs::Mode::empty());
+    let (flags, mode) = (open_mode.flags(), rustix::fs::Mode::empty());
     let mut tries = 0;
     loop {
         match host::retry_transient(|| rustix::fs::openat2(below, path, flags, mode, CONFINED_FLAGS)) {
@@ -92,11 +93,11 @@ fn resolve(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<Owne
 fn walk(
     below: BorrowedFd<'_>,
     path: &[u8],
-    how: OpenMode,
+    open_mode: OpenMode,
     hidden: &dyn Fn(&HostStat) -> bool,
 ) -> HostResult<OwnedFd> {
     if path.is_empty() || path == b"." {
-        return host::open_name(below, b".", how);
+        return host::open_name(below, b".", open_mode);
     }
     let mount = host::stat(below)?.mount;
     let mut at: Option<OwnedFd> = None;
@@ -106,9 +107,9 @@ fn walk(
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::XDEV);
         }
-        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        let how = if names.peek().is_some() { OpenMode::Traverse } else { how };
-        let opened = host::open_name(here, name, how)?;
+        let current = at.as_ref().map_or(below, |fd| fd.as_fd());
+        let open_mode = if names.peek().is_some() { OpenMode::Traverse } else { open_mode };
+        let opened = host::open_name(current, name, open_mode)?;
         let stat = host::stat(&opened)?;
         if stat.mount != mount {
             return Err(Errno::XDEV);
@@ -137,22 +138,26 @@ mod tests {
         std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
         std::os::unix::fs::symlink("deep", dir.path().join("in/link")).unwrap();
         let root = host::open_ambient(dir.path()).unwrap();
-        for wanted in BOTH {
-            let opener = PathOpener::choose(root.as_fd(), wanted).unwrap();
-            let open = |path: &[u8], how| opener.open(root.as_fd(), path, how, &|_| false);
+        for confinement in BOTH {
+            let opener = PathOpener::choose(root.as_fd(), confinement).unwrap();
+            let open = |path: &[u8], open_mode| opener.open(root.as_fd(), path, open_mode, &|_| false);
             for path in [&b""[..], b"in", b"in/deep"] {
                 assert!(open(path, OpenMode::Directory).is_ok(), "{}", path.escape_ascii());
             }
             for path in [&b".."[..], b"in/../..", b"/", b"/etc", b"out", b"out/etc", b"in/link", b"in/file/x"]
             {
-                for how in [
+                for open_mode in [
                     OpenMode::Traverse,
                     OpenMode::Directory,
                     OpenMode::Read,
                     OpenMode::Write,
                     OpenMode::ReadWrite,
                 ] {
-                    assert!(open(path, how).is_err(), "{} {how:?} {opener:?}", path.escape_ascii());
+                    assert!(
+                        open(path, open_mode).is_err(),
+                        "{} {open_mode:?} {opener:?}",
+                        path.escape_ascii()
+                    );
                 }
             }
             assert!(open(b"out", OpenMode::Handle).is_ok(), "a symlink itself");
@@ -172,8 +177,8 @@ mod tests {
         };
         let parent = host::open_ambient(path.parent().unwrap()).unwrap();
         let name = path.file_name().unwrap().as_encoded_bytes();
-        for wanted in BOTH {
-            let opener = PathOpener::choose(parent.as_fd(), wanted).unwrap();
+        for confinement in BOTH {
+            let opener = PathOpener::choose(parent.as_fd(), confinement).unwrap();
             let entered = opener.open(parent.as_fd(), name, OpenMode::Traverse, &|_| false);
             assert_eq!(entered.map(drop), Err(Errno::XDEV), "{opener:?}");
         }

@@ -23,7 +23,7 @@ pub(super) enum DraftContent {
 /// A draft of a new file.
 #[derive(Debug)]
 pub(super) struct NewDraft {
-    shop: Arc<StagingArea>,
+    staging: Arc<StagingArea>,
     content: NewContent,
     size: u64,
 }
@@ -38,16 +38,16 @@ enum NewContent {
 }
 
 impl NewDraft {
-    pub(super) fn new(shop: &Arc<StagingArea>) -> StoreResult<Self> {
-        let content = NewContent::Unsealed(shop.new_temp_file()?);
-        Ok(NewDraft { shop: Arc::clone(shop), content, size: 0 })
+    pub(super) fn new(staging: &Arc<StagingArea>) -> StoreResult<Self> {
+        let content = NewContent::Unsealed(staging.new_temp_file()?);
+        Ok(NewDraft { staging: Arc::clone(staging), content, size: 0 })
     }
 
     /// Returns a file that can be written to. If `seal` has handed the file to a change, the content is copied to a new
     /// one first.
     fn unsealed(&mut self) -> StoreResult<&mut TempFile> {
         if let NewContent::Sealed(content) = &self.content {
-            let temp = self.shop.new_temp_file()?;
+            let temp = self.staging.new_temp_file()?;
             host::copy_range(content, 0, &temp.file, 0, self.size).map_err(io_to_store_error)?;
             self.content = NewContent::Unsealed(temp);
         }
@@ -83,8 +83,8 @@ impl Draft for NewDraft {
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        let stays = self.unsealed()?.file.try_clone().map_err(io_to_store_error)?;
-        match std::mem::replace(&mut self.content, NewContent::Sealed(stays)) {
+        let handle = self.unsealed()?.file.try_clone().map_err(io_to_store_error)?;
+        match std::mem::replace(&mut self.content, NewContent::Sealed(handle)) {
             NewContent::Unsealed(temp) => Ok(SealedContent::new(self.size, DraftContent::Complete(temp))),
             NewContent::Sealed(_) => unreachable!("unsealed above"),
         }
@@ -113,9 +113,9 @@ pub(super) struct Overlay {
 }
 
 impl OverlayDraft {
-    pub(super) fn new(shop: &Arc<StagingArea>, base: File, stat: HostStat) -> Self {
+    pub(super) fn new(staging: &Arc<StagingArea>, base: File, stat: HostStat) -> Self {
         OverlayDraft(Arc::new(Overlay {
-            staging: shop.clone(),
+            staging: staging.clone(),
             base,
             stat,
             base_visible: stat.size,
@@ -128,22 +128,22 @@ impl OverlayDraft {
 
     /// Returns the changes for writing. Fails while sealed content of this draft exists.
     fn unsealed(&mut self) -> StoreResult<&mut Overlay> {
-        let made = || {
+        let in_use_error = || {
             StoreError::Invalid(
                 "the draft is in use by a change; wait until the change is applied".to_owned(),
             )
         };
-        Arc::get_mut(&mut self.0).ok_or_else(made)
+        Arc::get_mut(&mut self.0).ok_or_else(in_use_error)
     }
 }
 
 impl Overlay {
     /// Plans how to write the changes into the file itself, which may have grown since the draft was opened. `None` if
     /// nothing changes.
-    pub(super) fn write_plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
+    pub(super) fn write_plan(&self, current: &HostStat) -> Option<WritePlan<'_>> {
         // A range that crosses the end of the file is split there: the part past the end is written as an append.
         let parts = |(&start, &end): (&u64, &u64)| {
-            let middle = now.size.clamp(start, end);
+            let middle = current.size.clamp(start, end);
             [(start, middle), (middle, end)].into_iter().filter(|(from, to)| from < to)
         };
         let extents: Vec<_> = self
@@ -153,14 +153,18 @@ impl Overlay {
             .map(|(start, end)| WriteExtent { from: start, to: start, length: end - start })
             .collect();
         let end = extents.last().map_or(0, |last| last.to + last.length);
-        let length = if self.resized { self.size } else { now.size.max(end) };
-        let cut = if self.base_visible < self.stat.size { self.base_visible.min(now.size) } else { now.size };
-        if extents.is_empty() && cut == now.size && length == now.size {
+        let length = if self.resized { self.size } else { current.size.max(end) };
+        let kept_length = if self.base_visible < self.stat.size {
+            self.base_visible.min(current.size)
+        } else {
+            current.size
+        };
+        if extents.is_empty() && kept_length == current.size && length == current.size {
             return None;
         }
         let source =
             self.overlay.as_ref().map_or(WriteSource::Bytes(&[]), |overlay| WriteSource::File(&overlay.file));
-        Some(WritePlan { kept_length: cut, extents, length, source })
+        Some(WritePlan { kept_length, extents, length, source })
     }
 
     /// Copies the complete content to a temporary file. `Conflict` if the base was written to since the draft was
@@ -223,12 +227,12 @@ impl Draft for OverlayDraft {
 
 impl Overlay {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        let wanted = self.size.saturating_sub(offset).min(buffer.len() as u64);
-        let end = offset + wanted;
+        let length = self.size.saturating_sub(offset).min(buffer.len() as u64);
+        let end = offset + length;
         let mut at = offset;
         while at < end {
-            let over = self.written.range(..=at).next_back().filter(|&(_, &last)| last > at);
-            let (until, source) = match (over, &self.overlay) {
+            let overlay_range = self.written.range(..=at).next_back().filter(|&(_, &last)| last > at);
+            let (piece_end, source) = match (overlay_range, &self.overlay) {
                 (Some((_, &last)), Some(overlay)) => (last, Some(&overlay.file)),
                 _ => {
                     let next = self.written.range(at..).next().map_or(end, |(&first, _)| first);
@@ -239,14 +243,14 @@ impl Overlay {
                     }
                 }
             };
-            let until = until.min(end);
+            let piece_end = piece_end.min(end);
             let piece = |at: u64| usize::try_from(at - offset).expect("within the buffer");
-            let piece = &mut buffer[piece(at)..piece(until)];
+            let piece = &mut buffer[piece(at)..piece(piece_end)];
             let filled = source.map_or(Ok(0), |file| read_full(file, at, piece))?;
             piece[filled..].fill(0);
-            at = until;
+            at = piece_end;
         }
-        Ok(usize::try_from(wanted).expect("within the buffer"))
+        Ok(usize::try_from(length).expect("within the buffer"))
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {

@@ -73,8 +73,8 @@ pub(super) fn open_ambient(path: &std::path::Path) -> HostResult<OwnedFd> {
 }
 
 /// Opens a name in a directory, without following a symlink.
-pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
-    retry_transient(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
+pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], open_mode: OpenMode) -> HostResult<OwnedFd> {
+    retry_transient(|| rustix::fs::openat(dir, name, open_mode.flags(), Mode::empty()))
 }
 
 /// Creates a file for reading and writing; `EXIST` if the name is taken. Only for Stead's own directories, which no
@@ -165,8 +165,8 @@ impl HostStat {
     /// Whether both are the same file with, as far as the attributes tell, the same content. The change time (ctime)
     /// isn't compared, because the rename that displaces a file sets it.
     pub(super) fn has_same_content(&self, other: &HostStat) -> bool {
-        let face = |stat: &HostStat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
-        face(self) == face(other)
+        let content_key = |stat: &HostStat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
+        content_key(self) == content_key(other)
     }
 
     pub(super) fn is_dir(&self) -> bool {
@@ -217,8 +217,8 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostSta
 }
 
 /// Converts the host's file type; `None` if the host doesn't know it.
-fn kind_of(of: FileType) -> Option<NodeKind> {
-    Some(match of {
+fn kind_of(file_type: FileType) -> Option<NodeKind> {
+    Some(match file_type {
         FileType::RegularFile => NodeKind::File,
         FileType::Directory => NodeKind::Directory,
         FileType::Symlink => NodeKind::Symlink,
@@ -229,16 +229,16 @@ fn kind_of(of: FileType) -> Option<NodeKind> {
     })
 }
 
-/// Calls `each` with the name of every entry of an open directory, and with its kind if the host reports it.
-pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<NodeKind>)) -> HostResult<()> {
+/// Calls `visit` with the name of every entry of an open directory, and with its kind if the host reports it.
+pub(super) fn entries(dir: impl AsFd, mut visit: impl FnMut(&[u8], Option<NodeKind>)) -> HostResult<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
-    let mut reading = RawDir::new(dir, &mut buffer);
-    while let Some(entry) = reading.next() {
+    let mut raw_dir = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = raw_dir.next() {
         // A directory that may be entered but not listed was opened as a mere handle (`O_PATH`).
         let entry = entry.map_err(|error| if error == Errno::BADF { Errno::ACCESS } else { error })?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            each(name, kind_of(entry.file_type()));
+            visit(name, kind_of(entry.file_type()));
         }
     }
     Ok(())
@@ -263,13 +263,13 @@ pub(super) fn rename_over(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
 }
 
 /// Exchanges two names atomically.
-pub(super) fn exchange(one: NameAt<'_>, other: NameAt<'_>) -> HostResult<()> {
-    rustix::fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::EXCHANGE)
+pub(super) fn exchange(first: NameAt<'_>, second: NameAt<'_>) -> HostResult<()> {
+    rustix::fs::renameat_with(first.0, first.1, second.0, second.1, RenameFlags::EXCHANGE)
 }
 
 /// Creates a hard link to a file, or to a symlink itself; `EXIST` if the new name is taken.
-pub(super) fn link(of: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
-    rustix::fs::linkat(of.0, of.1, to.0, to.1, AtFlags::empty())
+pub(super) fn link(existing: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
+    rustix::fs::linkat(existing.0, existing.1, to.0, to.1, AtFlags::empty())
 }
 
 /// Makes a directory with mode 0700.
@@ -314,9 +314,9 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
 }
 
 /// Opens what a handle refers to in another mode, whatever its name is now. Its permission bits are checked again.
-pub(super) fn reopen(handle: BorrowedFd<'_>, how: OpenMode) -> HostResult<OwnedFd> {
+pub(super) fn reopen(handle: BorrowedFd<'_>, open_mode: OpenMode) -> HostResult<OwnedFd> {
     // The path is itself a symlink to what the handle refers to, so it has to be followed.
-    let flags = how.flags() - OFlags::NOFOLLOW;
+    let flags = open_mode.flags() - OFlags::NOFOLLOW;
     map_missing_proc(retry_transient(|| rustix::fs::open(proc_path(handle), flags, Mode::empty())))
 }
 
@@ -387,8 +387,8 @@ const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
 /// Waits for a lock until the deadline; then [`Errno::TIMEDOUT`].
-pub(super) fn lock(fd: impl AsFd, lock: LockMode, until: Instant) -> HostResult<()> {
-    let operation = match lock {
+pub(super) fn lock(fd: impl AsFd, mode: LockMode, deadline: Instant) -> HostResult<()> {
+    let operation = match mode {
         LockMode::Shared => FlockOperation::NonBlockingLockShared,
         LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
@@ -398,7 +398,7 @@ pub(super) fn lock(fd: impl AsFd, lock: LockMode, until: Instant) -> HostResult<
             Err(Errno::WOULDBLOCK) => {}
             result => return result,
         }
-        if Instant::now() > until {
+        if Instant::now() > deadline {
             return Err(Errno::TIMEDOUT);
         }
         std::thread::sleep(nap);
@@ -425,9 +425,9 @@ pub(super) fn try_lock(fd: impl AsFd) -> HostResult<bool> {
 pub(super) fn copy_range(from: &File, start: u64, to: &File, to_start: u64, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
-        let (mut source, mut sink) = (start + done, to_start + done);
-        let wanted = usize::try_from((length - done).min(64 << 20)).expect("at most 64 MiB");
-        match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut sink), wanted) {
+        let (mut source, mut destination) = (start + done, to_start + done);
+        let chunk = usize::try_from((length - done).min(64 << 20)).expect("at most 64 MiB");
+        match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut destination), chunk) {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
@@ -451,8 +451,8 @@ fn copy_range_by_reading(
     use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; 256 << 10];
     while done < length {
-        let wanted = usize::try_from((length - done).min(buffer.len() as u64)).expect("at most a buffer");
-        match from.read_at(&mut buffer[..wanted], start + done) {
+        let chunk = usize::try_from((length - done).min(buffer.len() as u64)).expect("at most a buffer");
+        match from.read_at(&mut buffer[..chunk], start + done) {
             Ok(0) => break,
             Ok(count) => {
                 to.write_all_at(&buffer[..count], to_start + done)?;
@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_never_holds_a_host_path() {
+    fn an_error_never_contains_a_host_path() {
         for code in 1..134 {
             let error = errno_to_store_error(Errno::from_raw_os_error(code));
             assert!(!error.to_string().contains('/'), "{error}");

@@ -53,11 +53,15 @@ impl IntentLog {
 
     /// Creates an empty log in a staging directory. With full durability the log's name is on the disk afterwards, so
     /// that later only the records have to be synced.
-    pub(super) fn create(room: BorrowedFd<'_>, name: String, durability: Durability) -> StoreResult<Self> {
-        let file = host::create(room, name.as_bytes()).map_err(errno_to_store_error)?;
+    pub(super) fn create(
+        staging_dir: BorrowedFd<'_>,
+        name: String,
+        durability: Durability,
+    ) -> StoreResult<Self> {
+        let file = host::create(staging_dir, name.as_bytes()).map_err(errno_to_store_error)?;
         if durability == Durability::Full {
             file.write_all_at(&[0; INITIAL_SIZE], 0).map_err(io_to_store_error)?;
-            sync::sync_all(sync::SyncPoint::IntentLogName, room).map_err(errno_to_store_error)?;
+            sync::sync_all(sync::SyncPoint::IntentLogName, staging_dir).map_err(errno_to_store_error)?;
         }
         Ok(IntentLog::new(file, name))
     }
@@ -129,8 +133,8 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
 }
 
 /// Creates an empty log whose blocks are allocated, for use when the disk is full.
-pub(super) fn make_spare_intent_log(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
-    let file = host::create(room, name).map_err(errno_to_store_error)?;
+pub(super) fn make_spare_intent_log(staging_dir: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
+    let file = host::create(staging_dir, name).map_err(errno_to_store_error)?;
     file.write_all_at(&[0; 4 * INITIAL_SIZE], 0).map_err(io_to_store_error)
 }
 
@@ -139,15 +143,15 @@ pub(super) fn make_spare_intent_log(room: BorrowedFd<'_>, name: &[u8]) -> StoreR
 pub(super) type IntentLogOutcomes = HashMap<u64, bool>;
 
 /// Reads how the changes in the intent logs of a staging directory ended.
-pub(super) fn outcomes(room: &Dir) -> StoreResult<IntentLogOutcomes> {
-    let mut fates = IntentLogOutcomes::new();
-    for journal in open_intent_logs(room)? {
-        let (epoch, records) = read_records(&journal.file)?;
+pub(super) fn outcomes(staging_dir: &Dir) -> StoreResult<IntentLogOutcomes> {
+    let mut outcomes = IntentLogOutcomes::new();
+    for intent_log in open_intent_logs(staging_dir)? {
+        let (epoch, records) = read_records(&intent_log.file)?;
         if let Some(last) = records.last() {
-            fates.insert(epoch, matches!(last, IntentRecord::Done));
+            outcomes.insert(epoch, matches!(last, IntentRecord::Done));
         }
     }
-    Ok(fates)
+    Ok(outcomes)
 }
 
 /// Reads the records of a log up to the first that is torn or from another use.
@@ -190,9 +194,9 @@ fn unknown_record_error() -> StoreError {
     )
 }
 
-fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
+fn open_intent_logs(staging_dir: &Dir) -> StoreResult<Vec<IntentLog>> {
     let mut names = Vec::new();
-    let view = room.open(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
+    let view = staging_dir.open(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     host::entries(view, |name, _| {
         if name.starts_with(b"j") {
             names.extend(String::from_utf8(name.to_vec()));
@@ -200,17 +204,17 @@ fn open_intent_logs(room: &Dir) -> StoreResult<Vec<IntentLog>> {
     })
     .map_err(errno_to_store_error)?;
     let open = |name: String| {
-        let file = room.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?;
+        let file = staging_dir.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?;
         Ok(IntentLog::new(file.into(), name))
     };
     names.into_iter().map(open).collect()
 }
 
 /// Whether a staging directory holds a change that was neither finished nor undone. `false` if its logs can't be read.
-pub(super) fn has_unfinished_change(room: &Dir) -> bool {
-    open_intent_logs(room).is_ok_and(|journals| {
-        journals.iter().any(|journal| {
-            records(&journal.file).is_ok_and(|records| {
+pub(super) fn has_unfinished_change(staging_dir: &Dir) -> bool {
+    open_intent_logs(staging_dir).is_ok_and(|intent_logs| {
+        intent_logs.iter().any(|intent_log| {
+            records(&intent_log.file).is_ok_and(|records| {
                 !records.is_empty() && !matches!(records.last(), Some(IntentRecord::Done))
             })
         })
@@ -218,26 +222,27 @@ pub(super) fn has_unfinished_change(room: &Dir) -> bool {
 }
 
 /// Undoes the unfinished changes of a dead process, the last action first, and clears its intent logs.
-pub(super) fn undo_unfinished(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
-    for mut journal in open_intent_logs(room)? {
-        let records = records(&journal.file)?;
+pub(super) fn undo_unfinished(root: &Root, staging_dir: &Dir, rescued: &Dir) -> StoreResult<()> {
+    for mut intent_log in open_intent_logs(staging_dir)? {
+        let records = records(&intent_log.file)?;
         if !matches!(records.last(), Some(IntentRecord::Done)) {
-            let site = UndoContext {
+            let context = UndoContext {
                 root,
-                staging_dir: room.as_fd(),
-                rescued: kept,
+                staging_dir: staging_dir.as_fd(),
+                rescued,
                 when: UndoTime::AfterCrash,
                 is_performed: false,
             };
             for record in records.iter().rev() {
                 if let IntentRecord::Undo(action) = record {
-                    undo(&site, action)?;
+                    undo(&context, action)?;
                 }
             }
             sync::sync_file_system(sync::SyncPoint::Recovered, &root.dir).map_err(errno_to_store_error)?;
         }
-        journal.clear()?;
-        sync::sync_data(sync::SyncPoint::RecoveredIntentLog, &journal.file).map_err(errno_to_store_error)?;
+        intent_log.clear()?;
+        sync::sync_data(sync::SyncPoint::RecoveredIntentLog, &intent_log.file)
+            .map_err(errno_to_store_error)?;
     }
     Ok(())
 }
@@ -248,33 +253,33 @@ mod tests {
 
     use super::*;
 
-    fn taken(name: &str) -> UndoRecord {
-        UndoRecord::Removed { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
+    fn removed(name: &str) -> UndoRecord {
+        UndoRecord::Removed { at: name.into(), staged_name: "t1".into(), ino: 7, changed: Timestamp(7) }
     }
 
     #[test]
-    fn a_whole_record_of_an_unknown_kind_is_an_error_and_not_a_torn_one() {
+    fn a_complete_record_of_an_unknown_kind_is_an_error_and_not_taken_for_a_torn_one() {
         let mut log = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
-        log.append_intent(taken("a"), Durability::Fast).unwrap();
+        log.append_intent(removed("a"), Durability::Fast).unwrap();
         log.append_bytes(br#"{"Undo":{"FromTheFuture":{}}}"#, Durability::Fast).unwrap();
         assert!(matches!(records(&log.file), Err(StoreError::Corrupt(_))));
     }
 
     #[test]
-    fn records_of_an_earlier_use_and_torn_ones_are_not_read() {
-        let mut journal = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
+    fn torn_records_and_records_of_an_earlier_use_are_not_read() {
+        let mut log = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
         for name in ["a", "b", "c"] {
-            journal.append_intent(taken(name), Durability::Fast).unwrap();
+            log.append_intent(removed(name), Durability::Fast).unwrap();
         }
-        assert_eq!(records(&journal.file).unwrap().len(), 3);
-        journal.clear().unwrap();
-        assert!(records(&journal.file).unwrap().is_empty());
-        journal.append_intent(taken("d"), Durability::Fast).unwrap();
-        assert_eq!(records(&journal.file).unwrap().len(), 1);
-        journal.append_done(Durability::Fast).unwrap();
-        assert!(matches!(&*records(&journal.file).unwrap(), [IntentRecord::Undo(_), IntentRecord::Done]));
-        let length = journal.end;
-        journal.file.set_len(length - 1).unwrap();
-        assert_eq!(records(&journal.file).unwrap().len(), 1);
+        assert_eq!(records(&log.file).unwrap().len(), 3);
+        log.clear().unwrap();
+        assert!(records(&log.file).unwrap().is_empty());
+        log.append_intent(removed("d"), Durability::Fast).unwrap();
+        assert_eq!(records(&log.file).unwrap().len(), 1);
+        log.append_done(Durability::Fast).unwrap();
+        assert!(matches!(&*records(&log.file).unwrap(), [IntentRecord::Undo(_), IntentRecord::Done]));
+        let length = log.end;
+        log.file.set_len(length - 1).unwrap();
+        assert_eq!(records(&log.file).unwrap().len(), 1);
     }
 }

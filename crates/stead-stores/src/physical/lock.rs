@@ -82,11 +82,16 @@ struct SharedHolders {
 }
 
 impl Locks {
-    pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<FaultPoint>) -> HostResult<Self> {
+    pub(super) fn new(
+        dir: OwnedFd,
+        wait_timeout: Duration,
+        own_number: u64,
+        fault_point: Arc<FaultPoint>,
+    ) -> HostResult<Self> {
         Ok(Locks {
             acting_cells: SharedCells::new(host::open_or_create(dir.as_fd(), "acting")?),
-            own_number: me,
-            fault_point: life,
+            own_number,
+            fault_point,
             tree_queue: host::open_or_create(dir.as_fd(), "turn")?,
             tree: host::open_or_create(dir.as_fd(), "tree")?,
             dir,
@@ -96,7 +101,7 @@ impl Locks {
             no_shared_holders: Condvar::new(),
             active_changes: Mutex::new(0),
             permit_returned: Condvar::new(),
-            wait_timeout: patience,
+            wait_timeout,
         })
     }
 
@@ -107,32 +112,32 @@ impl Locks {
 
     /// Waits until this process may apply another change.
     pub(super) fn admit_change(&self) -> StoreResult<ChangePermit<'_>> {
-        let until = self.wait_deadline();
-        let mut working = self.active_changes.lock();
-        while *working >= MAX_CONCURRENT_CHANGES {
-            if self.permit_returned.wait_until(&mut working, until).timed_out() {
+        let deadline = self.wait_deadline();
+        let mut active = self.active_changes.lock();
+        while *active >= MAX_CONCURRENT_CHANGES {
+            if self.permit_returned.wait_until(&mut active, deadline).timed_out() {
                 return Err(errno_to_store_error(Errno::TIMEDOUT));
             }
         }
-        *working += 1;
+        *active += 1;
         Ok(ChangePermit(self))
     }
 
     /// Locks names for an ordinary change; `None` if a process died while it held one of the locks, and recovery must
     /// run first.
-    pub(super) fn lock_names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
-        let until = self.wait_deadline();
-        let tree = self.lock_tree_shared(until).map_err(errno_to_store_error)?;
-        wanted.sort_unstable();
-        let mut stripes = Vec::with_capacity(wanted.len());
-        for (index, &stripe) in wanted.iter().enumerate() {
-            if index == 0 || wanted[index - 1] != stripe {
-                stripes.push(self.lock_stripe(stripe, until).map_err(errno_to_store_error)?);
+    pub(super) fn lock_names(&self, requested: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
+        let deadline = self.wait_deadline();
+        let tree = self.lock_tree_shared(deadline).map_err(errno_to_store_error)?;
+        requested.sort_unstable();
+        let mut stripes = Vec::with_capacity(requested.len());
+        for (index, &stripe) in requested.iter().enumerate() {
+            if index == 0 || requested[index - 1] != stripe {
+                stripes.push(self.lock_stripe(stripe, deadline).map_err(errno_to_store_error)?);
             }
         }
         let cells = self.acting_cells.all()?;
         if self.is_abandoned(cells[TREE_CELL])
-            || wanted.iter().any(|stripe| self.is_abandoned(cells[stripe.0]))
+            || requested.iter().any(|stripe| self.is_abandoned(cells[stripe.0]))
         {
             return Ok(None);
         }
@@ -149,8 +154,8 @@ impl Locks {
         cell != 0 && cell != self.own_number
     }
 
-    fn mark_acting(&self, index: usize, room: u64) -> StoreResult<()> {
-        match self.acting_cells.set(index, room) {
+    fn mark_acting(&self, index: usize, number: u64) -> StoreResult<()> {
+        match self.acting_cells.set(index, number) {
             // Things must still be removable on a full disk. Only a file system that never writes in place gets here.
             Err(StoreError::NoSpace) => Ok(()),
             result => result,
@@ -167,12 +172,12 @@ impl Locks {
 
     /// The numbers of the other staging directories that are in a cell. If the caller holds the tree exclusively, their
     /// processes died.
-    pub(super) fn abandoned(&self) -> StoreResult<Vec<u64>> {
-        let mut rooms: Vec<_> =
+    pub(super) fn acting_numbers(&self) -> StoreResult<Vec<u64>> {
+        let mut numbers: Vec<_> =
             self.acting_cells.all()?.into_iter().filter(|cell| self.is_abandoned(*cell)).collect();
-        rooms.sort_unstable();
-        rooms.dedup();
-        Ok(rooms)
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers)
     }
 
     /// Clears all cells. The caller must hold the tree exclusively and have recovered the unfinished changes.
@@ -180,8 +185,8 @@ impl Locks {
         (0..=TREE_CELL).try_for_each(|index| self.mark_acting(index, 0))
     }
 
-    fn lock_stripe(&self, Stripe(index): Stripe, until: Instant) -> HostResult<StripeLock<'_>> {
-        let mut slot = self.stripes[index].try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
+    fn lock_stripe(&self, Stripe(index): Stripe, deadline: Instant) -> HostResult<StripeLock<'_>> {
+        let mut slot = self.stripes[index].try_lock_until(deadline).ok_or(Errno::TIMEDOUT)?;
         if slot.is_none() {
             let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
             *slot = Some(StripeFiles {
@@ -189,61 +194,61 @@ impl Locks {
                 lock: open(&format!("{index:02}"))?,
             });
         }
-        let StripeFiles { queue: next, lock: name } = slot.as_ref().expect("opened above");
-        host::lock(next, LockMode::Exclusive, until)?;
-        let taken = host::lock(name, LockMode::Exclusive, until);
-        host::unlock(next)?;
-        taken?;
+        let StripeFiles { queue, lock } = slot.as_ref().expect("opened above");
+        host::lock(queue, LockMode::Exclusive, deadline)?;
+        let result = host::lock(lock, LockMode::Exclusive, deadline);
+        host::unlock(queue)?;
+        result?;
         Ok(StripeLock { locks: self, index, is_marked: false, files: Some(slot) })
     }
 
-    fn lock_tree_shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
-        let inside = self.tree_in_process.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
-        let mut crowd = self.shared_holders.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
+    fn lock_tree_shared(&self, deadline: Instant) -> HostResult<SharedTreeLock<'_>> {
+        let guard = self.tree_in_process.try_read_until(deadline).ok_or(Errno::TIMEDOUT)?;
+        let mut shared = self.shared_holders.try_lock_until(deadline).ok_or(Errno::TIMEDOUT)?;
         // New threads join those that hold the lock, but not for ever: another process may be waiting for exclusive
         // access.
-        while crowd.holders > 0 && crowd.since.elapsed() > SHARED_TURN_TIME {
-            if self.no_shared_holders.wait_until(&mut crowd, until).timed_out() {
+        while shared.holders > 0 && shared.since.elapsed() > SHARED_TURN_TIME {
+            if self.no_shared_holders.wait_until(&mut shared, deadline).timed_out() {
                 return Err(Errno::TIMEDOUT);
             }
         }
-        if crowd.holders == 0 {
-            self.lock_tree_file(LockMode::Shared, until)?;
-            crowd.since = Instant::now();
+        if shared.holders == 0 {
+            self.lock_tree_file(LockMode::Shared, deadline)?;
+            shared.since = Instant::now();
         }
-        crowd.holders += 1;
-        drop(crowd);
-        Ok(SharedTreeLock { locks: self, _inside: inside })
+        shared.holders += 1;
+        drop(shared);
+        Ok(SharedTreeLock { locks: self, _in_process: guard })
     }
 
     /// Locks the tree exclusively for a change; `None` if a process died while it held a lock, and recovery must run
     /// first.
     pub(super) fn lock_tree(&self) -> StoreResult<Option<TreeLock<'_>>> {
-        let mut alone = self.lock_tree_for_recovery()?;
+        let mut tree_lock = self.lock_tree_for_recovery()?;
         if self.acting_cells.all()?.into_iter().any(|cell| self.is_abandoned(cell)) {
             return Ok(None);
         }
         self.mark_acting(TREE_CELL, self.own_number)?;
-        alone.is_marked = true;
-        Ok(Some(alone))
+        tree_lock.is_marked = true;
+        Ok(Some(tree_lock))
     }
 
     /// Locks the tree exclusively, even if dead processes have left cells.
     pub(super) fn lock_tree_for_recovery(&self) -> StoreResult<TreeLock<'_>> {
-        let until = self.wait_deadline();
-        let inside = self
+        let deadline = self.wait_deadline();
+        let guard = self
             .tree_in_process
-            .try_write_until(until)
+            .try_write_until(deadline)
             .ok_or(Errno::TIMEDOUT)
             .map_err(errno_to_store_error)?;
-        self.lock_tree_file(LockMode::Exclusive, until).map_err(errno_to_store_error)?;
-        Ok(TreeLock { locks: self, is_marked: false, _inside: inside })
+        self.lock_tree_file(LockMode::Exclusive, deadline).map_err(errno_to_store_error)?;
+        Ok(TreeLock { locks: self, is_marked: false, _in_process: guard })
     }
 
     /// Waits for the tree's lock file. A process that waits holds the queue, so that new processes wait behind it.
-    fn lock_tree_file(&self, lock: LockMode, until: Instant) -> HostResult<()> {
-        host::lock(&self.tree_queue, LockMode::Exclusive, until)?;
-        let result = host::lock(&self.tree, lock, until);
+    fn lock_tree_file(&self, lock: LockMode, deadline: Instant) -> HostResult<()> {
+        host::lock(&self.tree_queue, LockMode::Exclusive, deadline)?;
+        let result = host::lock(&self.tree, lock, deadline);
         host::unlock(&self.tree_queue)?;
         result
     }
@@ -293,14 +298,14 @@ impl Drop for StripeLock<'_> {
 #[derive(Debug)]
 struct SharedTreeLock<'a> {
     locks: &'a Locks,
-    _inside: RwLockReadGuard<'a, ()>,
+    _in_process: RwLockReadGuard<'a, ()>,
 }
 
 impl Drop for SharedTreeLock<'_> {
     fn drop(&mut self) {
-        let mut crowd = self.locks.shared_holders.lock();
-        crowd.holders -= 1;
-        if crowd.holders == 0 {
+        let mut shared = self.locks.shared_holders.lock();
+        shared.holders -= 1;
+        if shared.holders == 0 {
             let _ = host::unlock(&self.locks.tree);
             self.locks.no_shared_holders.notify_all();
         }
@@ -312,7 +317,7 @@ impl Drop for SharedTreeLock<'_> {
 pub(super) struct TreeLock<'a> {
     locks: &'a Locks,
     is_marked: bool,
-    _inside: RwLockWriteGuard<'a, ()>,
+    _in_process: RwLockWriteGuard<'a, ()>,
 }
 
 impl Drop for TreeLock<'_> {
@@ -331,35 +336,35 @@ mod tests {
     use super::*;
 
     fn locks(dir: &std::path::Path) -> Locks {
-        let (dir, patience) = (host::open_ambient(dir).unwrap(), Duration::from_secs(60));
-        Locks::new(dir, patience, fastrand::u64(1..), Arc::default()).unwrap()
+        let (dir, wait_timeout) = (host::open_ambient(dir).unwrap(), Duration::from_secs(60));
+        Locks::new(dir, wait_timeout, fastrand::u64(1..), Arc::default()).unwrap()
     }
 
     #[test]
-    fn a_name_is_held_by_one_at_a_time_and_the_tree_by_one_alone() {
+    fn a_name_has_one_holder_at_a_time_and_the_tree_lock_excludes_all_others() {
         let dir = tempfile::tempdir().unwrap();
         // Two sets of locks on one directory: what two processes would have.
         let sets = [locks(dir.path()), locks(dir.path())];
-        let (names, everything) = (AtomicI32::new(0), AtomicI32::new(0));
+        let (name_holders, tree_holders) = (AtomicI32::new(0), AtomicI32::new(0));
         std::thread::scope(|scope| {
             for index in 0..16 {
-                let (sets, names, everything) = (&sets, &names, &everything);
+                let (sets, name_holders, tree_holders) = (&sets, &name_holders, &tree_holders);
                 scope.spawn(move || {
                     for round in 0..200 {
-                        let _room = sets[index % 2].admit_change();
+                        let _permit = sets[index % 2].admit_change();
                         if round % 10 == index % 10 {
-                            let _held = sets[index % 2].lock_tree().unwrap().unwrap();
-                            assert_eq!(everything.fetch_add(1, Ordering::SeqCst), 0);
-                            assert_eq!(names.load(Ordering::SeqCst), 0);
-                            everything.fetch_sub(1, Ordering::SeqCst);
+                            let _lock = sets[index % 2].lock_tree().unwrap().unwrap();
+                            assert_eq!(tree_holders.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(name_holders.load(Ordering::SeqCst), 0);
+                            tree_holders.fetch_sub(1, Ordering::SeqCst);
                         } else {
-                            let _held = sets[index % 2]
+                            let _lock = sets[index % 2]
                                 .lock_names(&mut [Stripe(7), Stripe(3), Stripe(7)])
                                 .unwrap()
                                 .unwrap();
-                            assert_eq!(names.fetch_add(1, Ordering::SeqCst), 0);
-                            assert_eq!(everything.load(Ordering::SeqCst), 0);
-                            names.fetch_sub(1, Ordering::SeqCst);
+                            assert_eq!(name_holders.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(tree_holders.load(Ordering::SeqCst), 0);
+                            name_holders.fetch_sub(1, Ordering::SeqCst);
                         }
                     }
                 });
@@ -368,58 +373,58 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_whose_holder_died_is_not_taken_before_its_room_is_recovered() {
+    fn the_lock_of_a_dead_process_is_not_granted_before_its_staging_directory_is_recovered() {
         let dir = tempfile::tempdir().unwrap();
-        let dies = || {
-            let life = Arc::new(FaultPoint::new(Some(Arc::new(|_| true))));
+        let stopping_locks = || {
+            let fault_point = Arc::new(FaultPoint::new(Some(Arc::new(|_| true))));
             let dir = host::open_ambient(dir.path()).unwrap();
-            (Locks::new(dir, Duration::from_secs(60), 7, life.clone()).unwrap(), life)
+            (Locks::new(dir, Duration::from_secs(60), 7, fault_point.clone()).unwrap(), fault_point)
         };
-        let lives = locks(dir.path());
-        let (locks, life) = dies();
-        let held = locks.lock_names(&mut [Stripe(3)]).unwrap().unwrap();
-        life.pass("death").unwrap_err();
-        drop(held);
-        assert!(lives.lock_names(&mut [Stripe(3), Stripe(4)]).unwrap().is_none());
-        assert!(lives.lock_tree().unwrap().is_none());
-        assert!(lives.lock_names(&mut [Stripe(4)]).unwrap().is_some(), "other names are nobody's");
-        let alone = lives.lock_tree_for_recovery().unwrap();
-        assert_eq!(lives.abandoned().unwrap(), [7]);
-        lives.clear_acting().unwrap();
-        drop(alone);
-        let (locks, life) = dies();
-        let alone = locks.lock_tree().unwrap().unwrap();
-        life.pass("death").unwrap_err();
-        drop(alone);
-        assert!(lives.lock_names(&mut [Stripe(4)]).unwrap().is_none(), "everything was the dead one's");
+        let live_locks = locks(dir.path());
+        let (locks, fault_point) = stopping_locks();
+        let name_locks = locks.lock_names(&mut [Stripe(3)]).unwrap().unwrap();
+        fault_point.pass("death").unwrap_err();
+        drop(name_locks);
+        assert!(live_locks.lock_names(&mut [Stripe(3), Stripe(4)]).unwrap().is_none());
+        assert!(live_locks.lock_tree().unwrap().is_none());
+        assert!(live_locks.lock_names(&mut [Stripe(4)]).unwrap().is_some(), "other names are nobody's");
+        let tree_lock = live_locks.lock_tree_for_recovery().unwrap();
+        assert_eq!(live_locks.acting_numbers().unwrap(), [7]);
+        live_locks.clear_acting().unwrap();
+        drop(tree_lock);
+        let (locks, fault_point) = stopping_locks();
+        let tree_lock = locks.lock_tree().unwrap().unwrap();
+        fault_point.pass("death").unwrap_err();
+        drop(tree_lock);
+        assert!(live_locks.lock_names(&mut [Stripe(4)]).unwrap().is_none(), "everything was the dead one's");
     }
 
     #[test]
-    fn everyone_gets_a_turn_while_the_others_come_and_go() {
+    fn no_lock_holder_is_starved() {
         const TURNS: u64 = 50;
         let dir = tempfile::tempdir().unwrap();
         let sets: Vec<_> = (0..4).map(|_| locks(dir.path())).collect();
         let turns: Vec<_> = (0..16).map(|_| AtomicU64::new(0)).collect();
-        let all_had_theirs = || turns.iter().all(|turns| turns.load(Ordering::Relaxed) >= TURNS);
+        let all_had_enough_turns = || turns.iter().all(|turns| turns.load(Ordering::Relaxed) >= TURNS);
         std::thread::scope(|scope| {
-            for (index, mine) in turns.iter().enumerate() {
-                let (set, all_had_theirs) = (&sets[index % 4], &all_had_theirs);
+            for (index, own_turns) in turns.iter().enumerate() {
+                let (set, all_had_enough_turns) = (&sets[index % 4], &all_had_enough_turns);
                 scope.spawn(move || {
                     // Nobody stops coming before everybody had enough turns; a minute is for machines that stand still.
-                    let too_late = Instant::now() + Duration::from_secs(60);
-                    while !all_had_theirs() && Instant::now() < too_late {
+                    let deadline = Instant::now() + Duration::from_secs(60);
+                    while !all_had_enough_turns() && Instant::now() < deadline {
                         if index == 0 {
-                            let _held = set.lock_tree().unwrap().unwrap();
-                            mine.fetch_add(1, Ordering::Relaxed);
+                            let _lock = set.lock_tree().unwrap().unwrap();
+                            own_turns.fetch_add(1, Ordering::Relaxed);
                         } else {
-                            let _held = set.lock_names(&mut [Stripe(index)]).unwrap().unwrap();
-                            mine.fetch_add(1, Ordering::Relaxed);
+                            let _lock = set.lock_names(&mut [Stripe(index)]).unwrap().unwrap();
+                            own_turns.fetch_add(1, Ordering::Relaxed);
                             std::thread::sleep(Duration::from_millis(1));
                         }
                     }
                 });
             }
         });
-        assert!(all_had_theirs(), "someone was starved: {turns:?}");
+        assert!(all_had_enough_turns(), "someone was starved: {turns:?}");
     }
 }

@@ -25,8 +25,8 @@ impl Mask {
     }
 
     /// Pins those of the host paths that lie below the root.
-    pub(super) fn with_pinned(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
-        Mask { pinned: relative_to_root(root, held), ..self }
+    pub(super) fn with_pinned(self, root: &Path, pinned: impl IntoIterator<Item = PathBuf>) -> Self {
+        Mask { pinned: relative_to_root(root, pinned), ..self }
     }
 
     /// Whether a path below the root is masked, or has a reserved name in it.
@@ -55,8 +55,8 @@ impl Mask {
     /// Finds a masked or pinned path that is `dir` or lies below it, and returns it relative to `dir`. Reserved names
     /// are not considered.
     pub(super) fn masked_or_pinned_below(&self, dir: &[u8]) -> Option<&[u8]> {
-        let mut kept = self.paths.iter().chain(&self.pinned);
-        kept.find(|kept| is_at_or_below(kept, dir)).map(|kept| &kept[dir.len()..])
+        let mut paths = self.paths.iter().chain(&self.pinned);
+        paths.find(|path| is_at_or_below(path, dir)).map(|path| &path[dir.len()..])
     }
 }
 
@@ -76,9 +76,10 @@ fn is_reserved(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| RESERVED_NAMES.contains(&&*case_fold(name)))
 }
 
-/// Whether `path` is `other` or lies below it.
-pub(super) fn is_at_or_below(path: &[u8], other: &[u8]) -> bool {
-    other.is_empty() || path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+/// Whether `path` is `ancestor` or lies below it.
+pub(super) fn is_at_or_below(path: &[u8], ancestor: &[u8]) -> bool {
+    ancestor.is_empty()
+        || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Joins a path with a name or another path.
@@ -95,7 +96,7 @@ pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 /// Splits a path into its parent and its last name.
 pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b'/', path) {
-        Some(cut) => (&path[..cut], &path[cut + 1..]),
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (b"", path),
     }
 }
@@ -115,7 +116,7 @@ mod tests {
         {
             assert!(!mask.hides(shown.as_bytes()), "{shown}");
         }
-        for other in [
+        for spelling in [
             ".STEAD",
             "Stead.TOML",
             "a/.Stead/b",
@@ -124,14 +125,20 @@ mod tests {
             ".st\u{200c}ead",
             ".ste\u{ad}ad",
         ] {
-            assert!(mask.hides(other.as_bytes()), "{other}");
+            assert!(mask.hides(spelling.as_bytes()), "{spelling}");
         }
         assert!(!mask.hides("caf\u{e9}/st\u{e9}ad.toml".as_bytes()));
         assert!(mask.hides_entry(b"db", b"stead.db"));
-        let own = Mask::new(Path::new("/r"), ["/r/.stead".into(), "/r/stead.toml".into()]);
-        assert!(!own.is_other_steads_state(b"", b".stead") && !own.is_other_steads_state(b"", b"stead.toml"));
-        assert!(own.is_other_steads_state(b"a", b".stead") && own.is_other_steads_state(b"a", b"Stead.toml"));
-        assert!(!own.is_other_steads_state(b"a", b"other"));
+        let own_mask = Mask::new(Path::new("/r"), ["/r/.stead".into(), "/r/stead.toml".into()]);
+        assert!(
+            !own_mask.is_other_steads_state(b"", b".stead")
+                && !own_mask.is_other_steads_state(b"", b"stead.toml")
+        );
+        assert!(
+            own_mask.is_other_steads_state(b"a", b".stead")
+                && own_mask.is_other_steads_state(b"a", b"Stead.toml")
+        );
+        assert!(!own_mask.is_other_steads_state(b"a", b"other"));
         assert_eq!(mask.masked_or_pinned_below(b"db"), Some(&b"/stead.db"[..]));
         assert_eq!(mask.masked_or_pinned_below(b"d"), None);
     }

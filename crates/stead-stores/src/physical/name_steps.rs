@@ -38,18 +38,18 @@ impl PhysicalChange<'_> {
             Ok(None) | Err(StoreError::NotFound) => return if_missing.outcome(),
             result => result?.expect("matched above"),
         };
-        self.check_may_leave(&slot)?;
+        self.check_not_protected(&slot)?;
         subtree.check(found.kind)?;
         if found.is_dir() {
             return self.remove_dir(&slot, &found, subtree, expect, protected);
         }
         self.lock_names(&[&slot])?;
-        let Some(there) = self.store.stat_slot(&slot)? else { return if_missing.outcome() };
-        if there.is_dir() {
+        let Some(existing) = self.store.stat_slot(&slot)? else { return if_missing.outcome() };
+        if existing.is_dir() {
             return Err(StoreError::Conflict);
         }
-        expect.check(Some(there.tag()))?;
-        self.move_to_staging(&slot, &there)?;
+        expect.check(Some(existing.tag()))?;
+        self.move_to_staging(&slot, &existing)?;
         Ok(StepOutcome::default())
     }
 
@@ -71,12 +71,12 @@ impl PhysicalChange<'_> {
             self.inspect_tree(&dir, slot, [protected, None], SubtreeUse::MoveOrRemove)?;
         }
         self.lock_tree()?;
-        let there = self.store.stat_slot(slot)?.ok_or(StoreError::NotFound)?;
-        if there.ino != found.ino {
+        let existing = self.store.stat_slot(slot)?.ok_or(StoreError::NotFound)?;
+        if existing.ino != found.ino {
             return Err(StoreError::Conflict);
         }
-        expect.check(Some(there.tag()))?;
-        self.move_to_staging(slot, &there)?;
+        expect.check(Some(existing.tag()))?;
+        self.move_to_staging(slot, &existing)?;
         // The directory is in the staging area now, where no program can add to it, so this check is final.
         if subtree == Subtree::EmptyDirectory {
             host::rewind(dir.as_fd()).map_err(errno_to_store_error)?;
@@ -107,13 +107,13 @@ impl PhysicalChange<'_> {
         // The parents are resolved first: a symlink on the way may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
         let mut destination = self.store.slot(to, LookupPurpose::Create, parents).map_err(at_to)?;
-        let there = self.store.stat_slot(&destination)?;
-        self.check_may_leave(&source)?;
-        if there.is_some() {
-            self.check_may_leave(&destination)?;
+        let existing = self.store.stat_slot(&destination)?;
+        self.check_not_protected(&source)?;
+        if existing.is_some() {
+            self.check_not_protected(&destination)?;
         }
         // Before the trees are inspected, because that may take long, and again when the names are locked.
-        check_rename(&source, &found, &destination, there.as_ref(), replace)?;
+        check_rename(&source, &found, &destination, existing.as_ref(), replace)?;
         if found.is_dir() {
             let dir = owner_access::enter(&source.dir, source.name()).map_err(errno_to_store_error)?;
             self.inspect_tree(
@@ -123,7 +123,7 @@ impl PhysicalChange<'_> {
                 SubtreeUse::MoveOrRemove,
             )?;
         }
-        if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
+        if replace == Replace::Exchange && existing.is_some_and(|existing| existing.is_dir()) {
             let dir =
                 owner_access::enter(&destination.dir, destination.name()).map_err(errno_to_store_error)?;
             self.inspect_tree(
@@ -135,40 +135,40 @@ impl PhysicalChange<'_> {
         }
         if !destination.has_parent() {
             self.make_multi_action()?;
-        } else if found.is_dir() || there.is_some_and(|there| there.is_dir()) {
+        } else if found.is_dir() || existing.is_some_and(|existing| existing.is_dir()) {
             self.lock_tree()?;
         }
         self.lock_names(&[&source, &destination])?;
-        let now = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
-        let there = self.store.stat_slot(&destination)?;
-        if now.ino != found.ino {
+        let current = self.store.stat_slot(&source)?.ok_or(StoreError::NotFound)?;
+        let existing = self.store.stat_slot(&destination)?;
+        if current.ino != found.ino {
             return Err(StoreError::Conflict);
         }
-        expect.check(Some(now.tag()))?;
-        check_rename(&source, &now, &destination, there.as_ref(), replace)?;
+        expect.check(Some(current.tag()))?;
+        check_rename(&source, &current, &destination, existing.as_ref(), replace)?;
         if !destination.has_parent() {
             let parent =
                 StorePath::from_checked(to.path.parent_and_name().map_or(&b""[..], |(parent, _)| parent));
             self.mkdir(&NodePath { base: to.base, path: parent }, Parents::Create, None).map_err(at_to)?;
             destination = self.store.slot(to, LookupPurpose::Create, Parents::Required).map_err(at_to)?;
         }
-        match there {
-            Some(there) if replace == Replace::Exchange => {
-                self.exchange(&source, &now, &destination, &there)?
+        match existing {
+            Some(existing) if replace == Replace::Exchange => {
+                self.exchange(&source, &current, &destination, &existing)?
             }
-            Some(there) => self.rename_over(&source, &now, &destination, &there)?,
-            None => self.rename_new(&source, &now, &destination)?,
+            Some(existing) => self.rename_over(&source, &current, &destination, &existing)?,
+            None => self.rename_new(&source, &current, &destination)?,
         }
         self.schedule_dir_sync(&source.dir)?;
         self.schedule_dir_sync(&destination.dir)?;
         self.outcome(&destination, false)
     }
 
-    fn rename_new(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) -> StoreResult<()> {
-        let (from, to) = (source.path().to_vec(), sink.path().to_vec());
-        let how = UndoRecord::Moved { from, to, ino: moved.ino, changed: moved.changed };
-        self.perform("rename", how, || owner_access::rename_new(source.at(), sink.at()))?;
-        self.track_moved(source, moved, sink);
+    fn rename_new(&mut self, source: &HostSlot, moved: &HostStat, destination: &HostSlot) -> StoreResult<()> {
+        let (from, to) = (source.path().to_vec(), destination.path().to_vec());
+        let undo_record = UndoRecord::Moved { from, to, ino: moved.ino, changed: moved.changed };
+        self.perform("rename", undo_record, || owner_access::rename_new(source.at(), destination.at()))?;
+        self.track_moved(source, moved, destination);
         Ok(())
     }
 
@@ -176,81 +176,86 @@ impl PhysicalChange<'_> {
         &mut self,
         source: &HostSlot,
         moved: &HostStat,
-        sink: &HostSlot,
-        there: &HostStat,
+        destination: &HostSlot,
+        existing: &HostStat,
     ) -> StoreResult<()> {
-        self.track_previous_path(there.ino, sink.path());
+        self.track_previous_path(existing.ino, destination.path());
         // Two names of one file: the host would report success for the rename and leave both.
-        let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
-        let (from, to) = (source.path().to_vec(), sink.path().to_vec());
+        let same_file = (moved.dev, moved.ino) == (existing.dev, existing.ino);
+        let (from, to) = (source.path().to_vec(), destination.path().to_vec());
         // A hard link keeps the displaced file, and the rename stays atomic: at any time the name leads to one file or
         // the other.
-        let stash = if there.is_dir() || same_file { None } else { self.link_into_staging(sink, there)? };
-        let is_empty_directory = there.is_dir() && !self.is_multi_action();
-        if stash.is_none() && !is_empty_directory {
-            self.move_to_staging(sink, there)?;
-            return self.rename_new(source, moved, sink);
+        let staged_name = if existing.is_dir() || same_file {
+            None
+        } else {
+            self.link_into_staging(destination, existing)?
+        };
+        let is_empty_directory = existing.is_dir() && !self.is_multi_action();
+        if staged_name.is_none() && !is_empty_directory {
+            self.move_to_staging(destination, existing)?;
+            return self.rename_new(source, moved, destination);
         }
-        let how = UndoRecord::MovedOver { from, to, ino: moved.ino, changed: moved.changed, stash };
-        self.perform("rename", how, || owner_access::rename_over(source.at(), sink.at()))?;
-        self.track_moved(source, moved, sink);
+        let undo_record =
+            UndoRecord::MovedOver { from, to, ino: moved.ino, changed: moved.changed, staged_name };
+        self.perform("rename", undo_record, || owner_access::rename_over(source.at(), destination.at()))?;
+        self.track_moved(source, moved, destination);
         Ok(())
     }
 
     /// Creates a hard link in the staging directory to what is at a slot; returns its name, or `None` if the host can't
     /// link it.
-    fn link_into_staging(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
-        let stash = self.staging.fresh_name();
-        match host::link(spot.at(), (self.staging.staging_dir_fd(), stash.as_bytes())) {
+    fn link_into_staging(&mut self, slot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
+        let staged_name = self.staging.fresh_name();
+        match host::link(slot.at(), (self.staging.staging_dir_fd(), staged_name.as_bytes())) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
             // It existed when it was checked, so another program has replaced or removed it.
             Err(Errno::NOENT) => return Err(StoreError::Conflict),
             Err(error) => return Err(errno_to_store_error(error)),
         }
-        self.add_displaced(stash.clone());
+        self.add_displaced(staged_name.clone());
         if self.is_multi_action() && self.durability() == Durability::Full {
             // After a power cut recovery undoes the change, and needs the old content for that.
             sync::sync_all(sync::SyncPoint::ReplacedBytesName, self.staging.staging_dir_fd())
                 .map_err(errno_to_store_error)?;
         }
-        let linked =
-            host::stat_at(self.staging.staging_dir_fd(), stash.as_bytes()).map_err(errno_to_store_error)?;
-        if linked.has_same_content(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
+        let linked = host::stat_at(self.staging.staging_dir_fd(), staged_name.as_bytes())
+            .map_err(errno_to_store_error)?;
+        if linked.has_same_content(seen) { Ok(Some(staged_name)) } else { Err(StoreError::Conflict) }
     }
 
     fn exchange(
         &mut self,
         source: &HostSlot,
         moved: &HostStat,
-        sink: &HostSlot,
-        there: &HostStat,
+        destination: &HostSlot,
+        existing: &HostStat,
     ) -> StoreResult<()> {
-        let how = UndoRecord::Exchanged {
+        let undo_record = UndoRecord::Exchanged {
             from: source.path().to_vec(),
-            to: sink.path().to_vec(),
+            to: destination.path().to_vec(),
             from_ino: moved.ino,
-            to_ino: there.ino,
+            to_ino: existing.ino,
             changed: moved.changed,
         };
-        self.perform("exchange", how, || host::exchange(source.at(), sink.at()))?;
-        if moved.is_dir() || there.is_dir() {
-            self.track_exchange(source.path(), sink.path());
+        self.perform("exchange", undo_record, || host::exchange(source.at(), destination.at()))?;
+        if moved.is_dir() || existing.is_dir() {
+            self.track_exchange(source.path(), destination.path());
         } else {
             self.track_previous_path(moved.ino, source.path());
-            self.track_previous_path(there.ino, sink.path());
-            self.store.node_path_table.remember(moved.ino, sink.path());
-            self.store.node_path_table.remember(there.ino, source.path());
+            self.track_previous_path(existing.ino, destination.path());
+            self.store.node_path_table.remember(moved.ino, destination.path());
+            self.store.node_path_table.remember(existing.ino, source.path());
         }
         Ok(())
     }
 
-    fn track_moved(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) {
+    fn track_moved(&mut self, source: &HostSlot, moved: &HostStat, destination: &HostSlot) {
         if moved.is_dir() {
-            self.track_rename(source.path(), sink.path());
+            self.track_rename(source.path(), destination.path());
         } else {
             self.track_previous_path(moved.ino, source.path());
-            self.store.node_path_table.remember(moved.ino, sink.path());
+            self.store.node_path_table.remember(moved.ino, destination.path());
         }
     }
 
@@ -276,7 +281,7 @@ impl PhysicalChange<'_> {
         if found.is_dir() && is_at_or_below(destination.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
-        replace.check_copy(found.kind, self.store.stat_slot(&destination)?.map(|there| there.kind))?;
+        replace.check_copy(found.kind, self.store.stat_slot(&destination)?.map(|existing| existing.kind))?;
         match found.kind {
             NodeKind::Directory => self.copy_dir(&source, &destination, protected),
             NodeKind::File => {
@@ -285,22 +290,23 @@ impl PhysicalChange<'_> {
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
                 self.lock_names(&[&destination])?;
-                let there = self.store.stat_slot(&destination)?;
-                replace.check_copy(found.kind, there.map(|there| there.kind))?;
-                let kept = there.filter(|there| there.kind == NodeKind::File).map(|there| there.mode);
-                let mode = Some(kept.unwrap_or(stat.mode));
-                let put = PutOptions { mode, modified: Some(stat.modified), ..PutOptions::default() };
-                self.put_file(&destination, &mut temp, there.as_ref(), &put)
+                let existing = self.store.stat_slot(&destination)?;
+                replace.check_copy(found.kind, existing.map(|existing| existing.kind))?;
+                let existing_mode =
+                    existing.filter(|existing| existing.kind == NodeKind::File).map(|existing| existing.mode);
+                let mode = Some(existing_mode.unwrap_or(stat.mode));
+                let options = PutOptions { mode, modified: Some(stat.modified), ..PutOptions::default() };
+                self.put_file(&destination, &mut temp, existing.as_ref(), &options)
             }
             NodeKind::Symlink => {
                 let target =
                     host::read_link(source.dir.as_fd(), source.name()).map_err(errno_to_store_error)?;
                 self.lock_names(&[&destination])?;
-                let there = self.store.stat_slot(&destination)?;
-                replace.check_copy(found.kind, there.map(|there| there.kind))?;
+                let existing = self.store.stat_slot(&destination)?;
+                replace.check_copy(found.kind, existing.map(|existing| existing.kind))?;
                 let mut staged = self.stage_symlink(&target, found.modified, &destination)?;
-                self.put_entry(&destination, &mut staged, there.as_ref())?;
-                self.outcome(&destination, there.is_none())
+                self.put_entry(&destination, &mut staged, existing.as_ref())?;
+                self.outcome(&destination, existing.is_none())
             }
             NodeKind::Special(_) => Err(StoreError::Special(found.kind)),
         }
@@ -315,13 +321,13 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
         self.inspect_tree(&dir, source, [protected, None], SubtreeUse::Copy)?;
-        let (mut staged, made) = self.new_dir(None, destination)?;
+        let (mut staged, new_dir) = self.new_dir(None, destination)?;
         let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(errno_to_store_error)?;
-        tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_cancelled())?;
+        tree::copy(&dir, source.path(), &self.store.mask, &new_dir, || self.check_cancelled())?;
         self.check_cancelled()?;
         self.sync_new_tree()?;
         self.lock_names(&[destination])?;
-        let ino = host::stat(&made).map_err(errno_to_store_error)?.ino;
+        let ino = host::stat(&new_dir).map_err(errno_to_store_error)?.ino;
         self.place_with_parents(&mut staged, ino, destination)?;
         self.outcome(destination, true)
     }
@@ -348,69 +354,70 @@ impl PhysicalChange<'_> {
         if self.store.locate(at, LookupPurpose::Find)?.is_root() {
             return Err(StoreError::Invalid("the root directory of a Store can't be changed".to_owned()));
         }
-        let spot = self.store.slot(at, LookupPurpose::Find, Parents::Required)?;
-        self.lock_names(&[&spot])?;
-        let there = self.store.stat_slot(&spot)?.ok_or(StoreError::NotFound)?;
-        let mode = mode.map(|mode| match there.kind {
+        let slot = self.store.slot(at, LookupPurpose::Find, Parents::Required)?;
+        self.lock_names(&[&slot])?;
+        let existing = self.store.stat_slot(&slot)?.ok_or(StoreError::NotFound)?;
+        let mode = mode.map(|mode| match existing.kind {
             // A directory keeps its set-group-id bit if the caller asks for it.
-            NodeKind::Directory => mode & (GRANTABLE_MODE_BITS | there.mode & SETGID),
+            NodeKind::Directory => mode & (GRANTABLE_MODE_BITS | existing.mode & SETGID),
             _ => mode & GRANTABLE_MODE_BITS,
         });
-        let file: File = match there.kind {
-            NodeKind::File => match open_regular(&spot.dir, spot.name(), OpenMode::Read) {
+        let file: File = match existing.kind {
+            NodeKind::File => match open_regular(&slot.dir, slot.name(), OpenMode::Read) {
                 // The owner may set mode and time even where the file may not be read.
-                Err(StoreError::HostDenied) => open_regular(&spot.dir, spot.name(), OpenMode::Handle)?.0,
+                Err(StoreError::HostDenied) => open_regular(&slot.dir, slot.name(), OpenMode::Handle)?.0,
                 opened => opened?.0,
             },
-            NodeKind::Directory => match spot.dir.open(spot.name(), OpenMode::Directory) {
+            NodeKind::Directory => match slot.dir.open(slot.name(), OpenMode::Directory) {
                 Err(Errno::ACCESS) => {
-                    spot.dir.open(spot.name(), OpenMode::Traverse).map_err(errno_to_store_error)?.into()
+                    slot.dir.open(slot.name(), OpenMode::Traverse).map_err(errno_to_store_error)?.into()
                 }
                 opened => opened.map_err(errno_to_store_error)?.into(),
             },
             NodeKind::Symlink => {
                 // The host ignores the mode of a symlink.
                 if let Some(modified) = modified {
-                    let looks = super::patch::ModeAndTime { mode: there.mode, modified: there.modified };
-                    let how = UndoRecord::AttributesSet {
-                        at: spot.path().to_vec(),
-                        ino: there.ino,
-                        before: looks,
-                        after: super::patch::ModeAndTime { modified, ..looks },
-                        alone: !self.is_multi_action(),
+                    let before =
+                        super::patch::ModeAndTime { mode: existing.mode, modified: existing.modified };
+                    let undo_record = UndoRecord::AttributesSet {
+                        at: slot.path().to_vec(),
+                        ino: existing.ino,
+                        before,
+                        after: super::patch::ModeAndTime { modified, ..before },
+                        is_only_action: !self.is_multi_action(),
                     };
-                    let (dir, name) = spot.at();
-                    self.perform("time", how, || host::set_modified_at(dir, name, modified))?;
+                    let (dir, name) = slot.at();
+                    self.perform("time", undo_record, || host::set_modified_at(dir, name, modified))?;
                 }
-                return self.outcome(&spot, false);
+                return self.outcome(&slot, false);
             }
-            NodeKind::Special(_) => return Err(StoreError::Special(there.kind)),
+            NodeKind::Special(_) => return Err(StoreError::Special(existing.kind)),
         };
-        if host::stat(&file).map_err(errno_to_store_error)?.ino != there.ino {
+        if host::stat(&file).map_err(errno_to_store_error)?.ino != existing.ino {
             return Err(StoreError::Conflict);
         }
-        self.set_attributes(&file, &there, &spot, mode, modified)?;
+        self.set_attributes(&file, &existing, &slot, mode, modified)?;
         self.schedule_file_sync(file)?;
-        Ok(StepOutcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
+        Ok(StepOutcome { before: Some(existing.tag()), ..self.outcome(&slot, false)? })
     }
 }
 
-/// Checks that the node at `source` may be renamed to `sink`, where `there` is, or nothing.
+/// Checks that the node at `source` may be renamed to `destination`, where `existing` is, or nothing.
 fn check_rename(
     source: &HostSlot,
     found: &HostStat,
-    sink: &HostSlot,
-    there: Option<&HostStat>,
+    destination: &HostSlot,
+    existing: Option<&HostStat>,
     replace: Replace,
 ) -> StoreResult<()> {
     let ends = RenameEnds {
         from: found.kind,
-        to: there.map(|there| there.kind),
-        to_is_inside: found.is_dir() && is_at_or_below(sink.path(), source.path()),
-        from_is_inside: is_at_or_below(source.path(), sink.path()),
+        to: existing.map(|existing| existing.kind),
+        to_is_inside: found.is_dir() && is_at_or_below(destination.path(), source.path()),
+        from_is_inside: is_at_or_below(source.path(), destination.path()),
     };
     ends.check(replace, || {
-        let dir = owner_access::enter(&sink.dir, sink.name()).map_err(errno_to_store_error)?;
+        let dir = owner_access::enter(&destination.dir, destination.name()).map_err(errno_to_store_error)?;
         is_empty(&dir)
     })
 }

@@ -14,17 +14,17 @@ use crate::Durability;
 use crate::sync;
 
 impl PhysicalChange<'_> {
-    /// Makes the missing parents of a slot in the staging directory, and moves `scrap` into the innermost one.
-    fn stage_missing_parents(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
-        let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
+    /// Makes the missing parents of a slot in the staging directory, and moves `entry` into the innermost one.
+    fn stage_missing_parents(&self, entry: &TempEntry, slot: &HostSlot) -> StoreResult<StagedParents> {
+        let mut names: Vec<&[u8]> = slot.names().skip(1).collect();
         let last = names.pop().expect("called for a slot with missing parents");
-        let (top, mut dir) = self.new_dir(None, spot)?;
+        let (top, mut dir) = self.new_dir(None, slot)?;
         let mut chain = vec![dir.clone()];
         for name in names {
-            dir = self.new_dir_in(&dir, name, None, spot)?;
+            dir = self.new_dir_in(&dir, name, None, slot)?;
             chain.push(dir.clone());
         }
-        host::rename_new((self.staging.staging_dir_fd(), scrap.name().as_bytes()), (dir.as_fd(), last))
+        host::rename_new((self.staging.staging_dir_fd(), entry.name().as_bytes()), (dir.as_fd(), last))
             .map_err(errno_to_store_error)?;
         if self.durability() == Durability::Full {
             for dir in chain.iter().rev() {
@@ -38,40 +38,40 @@ impl PhysicalChange<'_> {
     /// Moves an entry of the staging area to a free slot, together with the missing parents, in one rename.
     pub(super) fn place_with_parents(
         &mut self,
-        scrap: &mut TempEntry,
+        entry: &mut TempEntry,
         ino: u64,
-        spot: &HostSlot,
+        slot: &HostSlot,
     ) -> StoreResult<()> {
-        if spot.has_parent() {
-            return self.move_into_place(scrap, ino, spot);
+        if slot.has_parent() {
+            return self.move_into_place(entry, ino, slot);
         }
-        let mut wrapped = self.stage_missing_parents(scrap, spot)?;
-        let placed = self.move_into_place(&mut wrapped.top, wrapped.ino, spot);
+        let mut parents = self.stage_missing_parents(entry, slot)?;
+        let placed = self.move_into_place(&mut parents.top, parents.ino, slot);
         match &placed {
-            Ok(()) => scrap.mark_placed(),
+            Ok(()) => entry.mark_placed(),
             // Another program has made the parents: the entry is moved out of the staged ones again.
             Err(_) => {
-                let room = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
-                let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
+                let staged = (self.staging.staging_dir_fd(), entry.name().as_bytes());
+                let _ = host::rename_new((parents.dir.as_fd(), slot.name()), staged);
             }
         }
         placed
     }
 
     /// Makes a new directory in the staging directory.
-    pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
-        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
-        let dir = self.new_dir_in(self.staging.staging_dir(), scrap.name().as_bytes(), mode, spot)?;
-        Ok((scrap, dir))
+    pub(super) fn new_dir(&self, mode: Option<u32>, slot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
+        let entry = TempEntry::new(self.staging, self.staging.fresh_name());
+        let dir = self.new_dir_in(self.staging.staging_dir(), entry.name().as_bytes(), mode, slot)?;
+        Ok((entry, dir))
     }
 
-    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &HostSlot) -> StoreResult<Dir> {
+    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, slot: &HostSlot) -> StoreResult<Dir> {
         host::make_dir(parent.as_fd(), name).map_err(errno_to_store_error)?;
         let dir = parent.enter(name, host::OpenMode::Directory).map_err(errno_to_store_error)?;
-        let made = host::stat(&dir).map_err(errno_to_store_error)?;
-        self.set_new_owner(&dir, &made, None, spot)?;
+        let stat = host::stat(&dir).map_err(errno_to_store_error)?;
+        self.set_new_owner(&dir, &stat, None, slot)?;
         // Like the host, a new directory inherits the set-group-id bit.
-        let inherited = spot.dir_stat.mode & SETGID;
+        let inherited = slot.dir_stat.mode & SETGID;
         host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited)
             .map_err(errno_to_store_error)?;
         host::set_modified(&dir, self.now()).map_err(errno_to_store_error)?;
@@ -85,14 +85,14 @@ impl PhysicalChange<'_> {
     pub(super) fn set_new_owner(
         &self,
         fd: impl AsFd,
-        made: &HostStat,
+        stat: &HostStat,
         replaced: Option<&HostStat>,
-        spot: &HostSlot,
+        slot: &HostSlot,
     ) -> StoreResult<()> {
-        let model = replaced.unwrap_or(&spot.dir_stat);
-        let hands_down = replaced.is_some() || self.staging.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
-        let uid = (self.staging.uid == 0 && made.uid != model.uid).then_some(model.uid);
-        let gid = (hands_down && made.gid != model.gid).then_some(model.gid);
+        let model = replaced.unwrap_or(&slot.dir_stat);
+        let inherits_group = replaced.is_some() || self.staging.uid == 0 || slot.dir_stat.mode & 0o2000 != 0;
+        let uid = (self.staging.uid == 0 && stat.uid != model.uid).then_some(model.uid);
+        let gid = (inherits_group && stat.gid != model.gid).then_some(model.gid);
         if uid.is_none() && gid.is_none() {
             return Ok(());
         }

@@ -28,13 +28,13 @@ impl NodePathTable {
     /// Remembers the path of a node.
     pub(super) fn remember(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
-        if let Some(known) = tables.named_by_caller.get_mut(&ino) {
-            if **known != *path {
-                *known = path.into();
+        if let Some(remembered) = tables.named_by_caller.get_mut(&ino) {
+            if **remembered != *path {
+                *remembered = path.into();
             }
             return;
         }
-        if tables.recent.get(&ino).is_some_and(|known| **known == *path) {
+        if tables.recent.get(&ino).is_some_and(|remembered| **remembered == *path) {
             return;
         }
         if tables.recent.len() >= GENERATION_SIZE {
@@ -64,12 +64,12 @@ impl NodePathTable {
     }
 
     /// Updates the paths after two names were exchanged.
-    pub(super) fn exchange(&self, one: &[u8], other: &[u8]) {
+    pub(super) fn exchange(&self, first: &[u8], second: &[u8]) {
         self.rewrite(|path| {
-            if is_at_or_below(path, one) {
-                Some([other, &path[one.len()..]].concat())
+            if is_at_or_below(path, first) {
+                Some([second, &path[first.len()..]].concat())
             } else {
-                is_at_or_below(path, other).then(|| [one, &path[other.len()..]].concat())
+                is_at_or_below(path, second).then(|| [first, &path[second.len()..]].concat())
             }
         });
     }
@@ -92,27 +92,27 @@ mod tests {
 
     #[test]
     fn renames_and_exchanges_are_followed() {
-        let nodes = NodePathTable::default();
-        nodes.remember(1, b"a/x");
-        nodes.remember(2, b"b");
-        nodes.remember(3, b"ab");
-        nodes.rename(b"a", b"c/d");
-        assert_eq!(nodes.path(1).as_deref(), Some(&b"c/d/x"[..]));
-        nodes.exchange(b"b", b"c");
-        assert_eq!(nodes.path(1).as_deref(), Some(&b"b/d/x"[..]));
-        assert_eq!(nodes.path(2).as_deref(), Some(&b"c"[..]));
-        assert_eq!(nodes.path(3).as_deref(), Some(&b"ab"[..]));
+        let table = NodePathTable::default();
+        table.remember(1, b"a/x");
+        table.remember(2, b"b");
+        table.remember(3, b"ab");
+        table.rename(b"a", b"c/d");
+        assert_eq!(table.path(1).as_deref(), Some(&b"c/d/x"[..]));
+        table.exchange(b"b", b"c");
+        assert_eq!(table.path(1).as_deref(), Some(&b"b/d/x"[..]));
+        assert_eq!(table.path(2).as_deref(), Some(&b"c"[..]));
+        assert_eq!(table.path(3).as_deref(), Some(&b"ab"[..]));
     }
 
     #[test]
-    fn what_nobody_names_does_not_pile_up() {
-        let nodes = NodePathTable::default();
-        nodes.remember(0, b"kept");
-        nodes.path(0);
+    fn paths_that_no_caller_uses_are_dropped() {
+        let table = NodePathTable::default();
+        table.remember(0, b"kept");
+        table.path(0);
         for ino in 1..100_000 {
-            nodes.remember(ino, b"x");
+            table.remember(ino, b"x");
         }
-        let tables = nodes.0.lock();
+        let tables = table.0.lock();
         assert!(tables.recent.len() + tables.older.len() <= 2 * GENERATION_SIZE);
         assert!(tables.named_by_caller.contains_key(&0));
     }

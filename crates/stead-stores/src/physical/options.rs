@@ -147,15 +147,15 @@ impl LedgerSource {
     #[cfg(target_os = "linux")]
     pub(super) fn open(
         &self,
-        need: LedgerOpenMode,
+        mode: LedgerOpenMode,
         state: &Path,
         durability: Durability,
     ) -> StoreResult<Option<Database>> {
         if let Some((_, open)) = &self.0 {
-            return open(need);
+            return open(mode);
         }
         let path = own_database(state);
-        if need == LedgerOpenMode::IfExists && !Database::existed_at(&path) {
+        if mode == LedgerOpenMode::IfExists && !Database::existed_at(&path) {
             return Ok(None);
         }
         sync::make_private_dir(sync::SyncPoint::StateDirectory, state).map_err(io_to_store_error)?;

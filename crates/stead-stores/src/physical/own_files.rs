@@ -72,27 +72,27 @@ impl OwnFiles {
     }
 
     fn index(&self) -> MutexGuard<'_, OwnFilesIndex> {
-        let mut known = self.index.lock();
-        if !known.is_current() {
-            *known = self.scan();
+        let mut index = self.index.lock();
+        if !index.is_current() {
+            *index = self.scan();
         }
-        known
+        index
     }
 
     fn scan(&self) -> OwnFilesIndex {
-        let mut known = OwnFilesIndex::default();
+        let mut index = OwnFilesIndex::default();
         for path in &self.paths {
             if let Some(parent) = path.parent() {
-                known.note_directory(parent);
+                index.note_directory(parent);
             }
-            known.add(path, MAX_DEPTH);
+            index.add(path, MAX_DEPTH);
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-        let newest = known.directories.iter().filter_map(|(_, state)| Some(state.as_ref()?.3.0)).max();
-        known.is_reliable =
+        let newest = index.directories.iter().filter_map(|(_, state)| Some(state.as_ref()?.3.0)).max();
+        index.is_reliable =
             newest.is_none_or(|newest| now.saturating_sub(newest) > TIMESTAMP_GRAIN.as_nanos() as i64);
-        known
+        index
     }
 }
 
@@ -102,7 +102,7 @@ impl OwnFilesIndex {
     }
 
     fn note_directory(&mut self, directory: &Path) {
-        if !self.directories.iter().any(|(known, _)| known == directory) {
+        if !self.directories.iter().any(|(path, _)| path == directory) {
             self.directories.push((directory.to_owned(), directory_stamp(directory)));
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_what_they_are_also_after_they_were_replaced() {
+    fn own_files_are_recognised_also_after_they_were_replaced() {
         let temp = tempfile::tempdir().unwrap();
         let at = |path: &str| temp.path().join(path);
         std::fs::create_dir_all(at("state/audit/running")).unwrap();
@@ -144,8 +144,8 @@ mod tests {
         for path in ["config", "other", "state/db", "state/audit/key", "state/physical/x/displaced/1"] {
             std::fs::write(at(path), path).unwrap();
         }
-        let own = OwnFiles::new(vec![at("config"), at("state"), at("none")]);
-        let is_own = |path: &str| own.contains(&host::stat_ambient(&at(path)).unwrap());
+        let own_files = OwnFiles::new(vec![at("config"), at("state"), at("none")]);
+        let is_own = |path: &str| own_files.contains(&host::stat_ambient(&at(path)).unwrap());
         for round in 0..40 {
             for path in ["config", "state/db", "state/audit/key"] {
                 assert!(is_own(path), "{path} {round}");
@@ -159,8 +159,8 @@ mod tests {
             std::fs::write(at("state/audit/new"), "x").unwrap();
             std::fs::rename(at("state/audit/new"), at("state/audit/key")).unwrap();
         }
-        assert!(!own.have_hard_links());
+        assert!(!own_files.have_hard_links());
         std::fs::hard_link(at("state/audit/key"), at("second")).unwrap();
-        assert!(own.have_hard_links() && is_own("second"));
+        assert!(own_files.have_hard_links() && is_own("second"));
     }
 }

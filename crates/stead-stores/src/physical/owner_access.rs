@@ -22,8 +22,8 @@ const OWNER_DIR_BITS: u32 = 0o700;
 
 /// Opens a name even if its mode forbids it. Returns the attributes from before, unless another program changed the
 /// file meanwhile.
-pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd, HostStat)> {
-    match dir.open(name, how) {
+pub(super) fn open(dir: &Dir, name: &[u8], open_mode: OpenMode) -> HostResult<(OwnedFd, HostStat)> {
+    match dir.open(name, open_mode) {
         Err(Errno::ACCESS) => {}
         opened => {
             let opened = opened?;
@@ -32,12 +32,12 @@ pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd
         }
     }
     let lifted = LiftedMode::of(dir.open(name, OpenMode::Handle)?)?;
-    let opened = lifted.open(how)?;
+    let opened = lifted.open(open_mode)?;
     let before = lifted.restore()?;
-    let now = host::stat(&opened)?;
+    let after = host::stat(&opened)?;
     // Setting the mode has changed the ctime. If nothing else differs, the attributes from before are still right.
-    let is_same = now.has_same_content(&before) && now.mode == before.mode;
-    Ok((opened, if is_same { before } else { now }))
+    let is_same = after.has_same_content(&before) && after.mode == before.mode;
+    Ok((opened, if is_same { before } else { after }))
 }
 
 /// An open directory. Until this is dropped, its owner has access to it, and to the directories on the way to it.
@@ -78,11 +78,11 @@ pub(super) fn enter(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
         entered => return Ok(OwnerAccessDir { dir: entered?, lifted: Vec::new() }),
     }
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|_| Errno::MFILE);
-    let mut here = dir.clone();
+    let mut current = dir.clone();
     let mut lifted = vec![LiftedMode::of(copy(dir.as_fd())?)?];
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        let handle = here.open(name, OpenMode::Handle)?;
-        here = dir.with_fd(copy(handle.as_fd())?);
+        let handle = current.open(name, OpenMode::Handle)?;
+        current = dir.with_fd(copy(handle.as_fd())?);
         lifted.push(LiftedMode::of(handle)?);
     }
     let last = lifted.last().expect("the directory itself is the first").open(OpenMode::Directory)?;
@@ -141,8 +141,8 @@ impl LiftedMode {
         Ok(LiftedMode { handle, before, is_lifted })
     }
 
-    fn open(&self, how: OpenMode) -> HostResult<OwnedFd> {
-        host::reopen(self.handle.as_fd(), how)
+    fn open(&self, open_mode: OpenMode) -> HostResult<OwnedFd> {
+        host::reopen(self.handle.as_fd(), open_mode)
     }
 
     /// Restores the mode, and returns the attributes from before.

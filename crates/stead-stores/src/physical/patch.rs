@@ -85,7 +85,8 @@ pub(super) struct FilePatch {
     pub(super) written: WrittenBlocks,
     /// The name of the copy of the old bytes in the staging directory. `replaced` holds the offset and length of each
     /// copied range, in the order in which they lie there.
-    pub(super) stash: Option<String>,
+    #[serde(rename = "stash")]
+    pub(super) old_bytes_name: Option<String>,
     pub(super) replaced: Vec<(u64, u64)>,
     /// Whether the change has no other action. Then the change is done as soon as everything is written.
     pub(super) is_only_action: bool,
@@ -100,9 +101,9 @@ impl WritePlan<'_> {
         file: &File,
         stat: &HostStat,
         after: ModeAndTime,
-        shop: &Arc<StagingArea>,
+        staging: &Arc<StagingArea>,
         durability: Durability,
-        alone: bool,
+        is_only_action: bool,
     ) -> StoreResult<(FilePatch, Option<TempFile>)> {
         let mut replaced: Vec<(u64, u64)> = self
             .extents
@@ -120,16 +121,18 @@ impl WritePlan<'_> {
             touches
         });
         let replaced: Vec<_> = replaced.into_iter().map(|(start, end)| (start, end - start)).collect();
-        let stash = if replaced.is_empty() { None } else { Some(shop.new_temp_file()?) };
-        if let Some(stash) = &stash {
+        let old_bytes_file = if replaced.is_empty() { None } else { Some(staging.new_temp_file()?) };
+        if let Some(old_bytes_file) = &old_bytes_file {
             let mut filled = 0;
             for &(start, length) in &replaced {
-                host::copy_range(file, start, &stash.file, filled, length).map_err(io_to_store_error)?;
+                host::copy_range(file, start, &old_bytes_file.file, filled, length)
+                    .map_err(io_to_store_error)?;
                 filled += length;
             }
             if durability == Durability::Full {
-                sync::sync_all(sync::SyncPoint::ReplacedBytes, &stash.file).map_err(errno_to_store_error)?;
-                sync::sync_all(sync::SyncPoint::ReplacedBytesName, shop.staging_dir_fd())
+                sync::sync_all(sync::SyncPoint::ReplacedBytes, &old_bytes_file.file)
+                    .map_err(errno_to_store_error)?;
+                sync::sync_all(sync::SyncPoint::ReplacedBytesName, staging.staging_dir_fd())
                     .map_err(errno_to_store_error)?;
             }
         }
@@ -146,12 +149,12 @@ impl WritePlan<'_> {
             after,
             kept_length: self.kept_length,
             written: recorder.finish(),
-            stash: stash.as_ref().map(|stash| stash.entry.name().to_owned()),
+            old_bytes_name: old_bytes_file.as_ref().map(|temp| temp.entry.name().to_owned()),
             replaced,
-            is_only_action: alone,
+            is_only_action,
             at: SystemClock.now(),
         };
-        Ok((patch, stash))
+        Ok((patch, old_bytes_file))
     }
 
     /// Whether the old content stays and everything is written at the end of the file, wherever the end is by then.
@@ -175,10 +178,10 @@ impl WritePlan<'_> {
         file: &File,
         stat: &HostStat,
         after: ModeAndTime,
-        life: &FaultPoint,
+        fault_point: &FaultPoint,
     ) -> StoreResult<WriteLanding> {
         if after.mode != stat.mode {
-            life.pass("mode")?;
+            fault_point.pass("mode")?;
             match host::set_mode(file, after.mode) {
                 // The file is another user's: when it is written to, the kernel itself removes the set-user-id bit.
                 Err(Errno::PERM) if after.mode == stat.mode & GRANTABLE_MODE_BITS => {}
@@ -187,18 +190,18 @@ impl WritePlan<'_> {
         }
         let mut length = stat.size;
         if self.kept_length < length {
-            life.pass("cut")?;
+            fault_point.pass("cut")?;
             file.set_len(self.kept_length).map_err(io_to_store_error)?;
             length = self.kept_length;
         }
-        let tail = self.append_extent(stat).map(|tail| tail.to);
+        let append_offset = self.append_extent(stat).map(|extent| extent.to);
         let mut landed = WriteLanding::AsPlanned;
         self.each_piece(|offset, bytes| {
-            life.pass("patch")?;
-            if tail.is_none_or(|tail| offset < tail) {
+            fault_point.pass("patch")?;
+            if append_offset.is_none_or(|append_offset| offset < append_offset) {
                 return file.write_all_at(bytes, offset).map_err(io_to_store_error);
             }
-            if tail == Some(offset) {
+            if append_offset == Some(offset) {
                 host::set_appending(file).map_err(errno_to_store_error)?;
             }
             let (mut end, planned) = (file, offset + bytes.len() as u64);
@@ -210,27 +213,27 @@ impl WritePlan<'_> {
         })?;
         let end = self.extents.iter().map(|extent| extent.to + extent.length).max().unwrap_or(0);
         if length.max(end) != self.length {
-            life.pass("length")?;
+            fault_point.pass("length")?;
             file.set_len(self.length).map_err(io_to_store_error)?;
         }
-        life.pass("time")?;
+        fault_point.pass("time")?;
         host::set_modified(file, after.modified).map_err(errno_to_store_error)?;
         Ok(landed)
     }
 
-    fn each_piece(&self, mut each: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
+    fn each_piece(&self, mut visit: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
         let mut buffer = Vec::new();
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.length {
                 // Each piece ends at a multiple of the piece size, and so at a block boundary: a process that is killed
                 // between two pieces has written complete blocks. A small range is written in one piece.
-                let room = if extent.length <= PIECE_SIZE {
+                let limit = if extent.length <= PIECE_SIZE {
                     PIECE_SIZE
                 } else {
                     PIECE_SIZE - (extent.to + done) % PIECE_SIZE
                 };
-                let count = usize::try_from((extent.length - done).min(room)).expect("at most a piece");
+                let count = usize::try_from((extent.length - done).min(limit)).expect("at most a piece");
                 let from = extent.from + done;
                 let bytes = match self.source {
                     WriteSource::Bytes(bytes) => {
@@ -243,7 +246,7 @@ impl WritePlan<'_> {
                         &buffer[..count]
                     }
                 };
-                each(extent.to + done, bytes)?;
+                visit(extent.to + done, bytes)?;
                 done += count as u64;
             }
         }
@@ -257,14 +260,14 @@ impl FilePatch {
         &self,
         file: &File,
         stat: &HostStat,
-        site: &UndoContext<'_>,
+        context: &UndoContext<'_>,
     ) -> StoreResult<PatchOutcome> {
-        let stash = match &self.stash {
-            Some(stash) => match host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read) {
+        let old_bytes = match &self.old_bytes_name {
+            Some(name) => match host::open_name(context.staging_dir, name.as_bytes(), OpenMode::Read) {
                 Ok(fd) => Some(File::from(fd)),
                 // The process died before anything was written, or the copy was already cleaned up.
                 Err(Errno::NOENT) => {
-                    return Ok(if site.is_performed {
+                    return Ok(if context.is_performed {
                         PatchOutcome::ChangedSince
                     } else {
                         PatchOutcome::NotWritten
@@ -274,12 +277,12 @@ impl FilePatch {
             },
             None => None,
         };
-        patch_outcome(file, stat, self, stash.as_ref(), site.is_performed)
+        patch_outcome(file, stat, self, old_bytes.as_ref(), context.is_performed)
     }
 
     /// Whether the file's modification time comes from this change, as far as that can be known.
-    fn has_own_time(&self, stat: &HostStat, moment: UndoTime) -> bool {
-        if moment == UndoTime::DuringChange {
+    fn has_own_time(&self, stat: &HostStat, when: UndoTime) -> bool {
+        if when == UndoTime::DuringChange {
             return true;
         }
         [self.before.modified, self.after.modified].contains(&stat.modified)
@@ -287,21 +290,21 @@ impl FilePatch {
     }
 
     /// Gives a completely written file the modification time that was planned.
-    pub(super) fn complete(&self, file: &File, stat: &HostStat, moment: UndoTime) -> StoreResult<()> {
-        if stat.modified != self.after.modified && self.has_own_time(stat, moment) {
+    pub(super) fn complete(&self, file: &File, stat: &HostStat, when: UndoTime) -> StoreResult<()> {
+        if stat.modified != self.after.modified && self.has_own_time(stat, when) {
             host::set_modified(file, self.after.modified).map_err(errno_to_store_error)?;
         }
         Ok(())
     }
 
     /// Restores the old bytes, the old length, and as far as they are still the change's own, the old mode and time.
-    pub(super) fn revert(&self, file: &File, stat: &HostStat, site: &UndoContext<'_>) -> StoreResult<()> {
-        if let Some(stash) = &self.stash {
-            let stash = host::open_name(site.staging_dir, stash.as_bytes(), OpenMode::Read)
+    pub(super) fn revert(&self, file: &File, stat: &HostStat, context: &UndoContext<'_>) -> StoreResult<()> {
+        if let Some(name) = &self.old_bytes_name {
+            let old_bytes = host::open_name(context.staging_dir, name.as_bytes(), OpenMode::Read)
                 .map_err(errno_to_store_error)?;
-            let (stash, mut filled) = (File::from(stash), 0);
+            let (old_bytes, mut filled) = (File::from(old_bytes), 0);
             for &(start, length) in &self.replaced {
-                host::copy_range(&stash, filled, file, start, length).map_err(io_to_store_error)?;
+                host::copy_range(&old_bytes, filled, file, start, length).map_err(io_to_store_error)?;
                 filled += length;
             }
         }
@@ -309,7 +312,7 @@ impl FilePatch {
         if stat.mode == self.after.mode {
             host::set_mode(file, self.before.mode).map_err(errno_to_store_error)?;
         }
-        if self.has_own_time(stat, site.when) {
+        if self.has_own_time(stat, context.when) {
             host::set_modified(file, self.before.modified).map_err(errno_to_store_error)?;
         }
         sync::sync_all(sync::SyncPoint::RevertedFile, file).map_err(errno_to_store_error)

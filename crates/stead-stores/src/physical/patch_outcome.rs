@@ -23,7 +23,8 @@ const MAX_INLINE_BYTES: usize = 2_048;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WrittenBlocks {
     /// The offset and length of each written range.
-    stretches: Vec<(u64, u64)>,
+    #[serde(rename = "stretches")]
+    ranges: Vec<(u64, u64)>,
     /// The hash of each block of the ranges.
     blocks: Vec<u64>,
     /// The bytes themselves in hexadecimal, one range after the other, if they are few.
@@ -73,13 +74,13 @@ impl WriteRecorder {
 
     /// Adds a piece. Pieces must come in the order in which they are written.
     pub(super) fn add(&mut self, offset: u64, mut bytes: &[u8]) {
-        match self.written.stretches.last_mut() {
+        match self.written.ranges.last_mut() {
             Some((start, length)) if *start + *length == offset && self.file_end != Some(offset) => {
                 *length += bytes.len() as u64;
             }
             _ => {
                 self.end_block();
-                self.written.stretches.push((offset, bytes.len() as u64));
+                self.written.ranges.push((offset, bytes.len() as u64));
             }
         }
         self.count += bytes.len();
@@ -89,20 +90,20 @@ impl WriteRecorder {
             self.first_bytes
                 .extend_from_slice(&bytes[..bytes.len().min(FIRST_BYTES - self.first_bytes.len())]);
         }
-        if let Some(all) = &mut self.append_hasher {
-            all.update(bytes);
+        if let Some(hasher) = &mut self.append_hasher {
+            hasher.update(bytes);
         }
         let mut at = offset;
         while !bytes.is_empty() {
-            let left = usize::try_from(BLOCK_SIZE - at % BLOCK_SIZE).expect("at most a block");
-            let (now, later) = bytes.split_at(left.min(bytes.len()));
-            at += now.len() as u64;
-            bytes = later;
+            let remaining = usize::try_from(BLOCK_SIZE - at % BLOCK_SIZE).expect("at most a block");
+            let (piece, rest) = bytes.split_at(remaining.min(bytes.len()));
+            at += piece.len() as u64;
+            bytes = rest;
             if self.block.is_empty() && at.is_multiple_of(BLOCK_SIZE) {
-                self.written.blocks.push(hash(now));
+                self.written.blocks.push(hash(piece));
                 continue;
             }
-            self.block.extend_from_slice(now);
+            self.block.extend_from_slice(piece);
             if at.is_multiple_of(BLOCK_SIZE) {
                 self.end_block();
             }
@@ -120,9 +121,9 @@ impl WriteRecorder {
     pub(super) fn finish(mut self) -> WrittenBlocks {
         self.end_block();
         let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first_bytes));
-        let appended = self.append_hasher.map(|all| AppendMark {
+        let appended = self.append_hasher.map(|hasher| AppendMark {
             first: hexadecimal(&self.first_bytes[..self.first_bytes.len().min(FIRST_BYTES)]),
-            hash: short_hash(&all.finalize()),
+            hash: short_hash(&hasher.finalize()),
         });
         WrittenBlocks { bytes, appended, ..self.written }
     }
@@ -131,13 +132,13 @@ impl WriteRecorder {
 impl WrittenBlocks {
     /// A copy with the ranges only, which can't recognise any bytes.
     pub(super) fn without_hashes(&self) -> Self {
-        WrittenBlocks { stretches: self.stretches.clone(), ..WrittenBlocks::default() }
+        WrittenBlocks { ranges: self.ranges.clone(), ..WrittenBlocks::default() }
     }
 
     /// The blocks of all ranges.
     fn blocks(&self) -> impl Iterator<Item = BlockSpan> + '_ {
         let mut before = 0;
-        self.stretches.iter().flat_map(move |&(start, length)| {
+        self.ranges.iter().flat_map(move |&(start, length)| {
             let first = before;
             before += length;
             split_at_blocks(start, start + length).map(move |(from, to)| BlockSpan {
@@ -158,9 +159,11 @@ impl WrittenBlocks {
 
     /// Searches for the append behind what another program has appended first.
     fn find_append(&self, file: &File, stat: &HostStat) -> StoreResult<FoundAppend> {
-        let known =
-            self.appended.as_ref().and_then(|it| Some((from_hexadecimal(it.first.as_bytes())?, it.hash)));
-        let (Some((first, hash)), [(start, length)]) = (known, &*self.stretches) else {
+        let mark = self
+            .appended
+            .as_ref()
+            .and_then(|mark| Some((from_hexadecimal(mark.first.as_bytes())?, mark.hash)));
+        let (Some((first, hash)), [(start, length)]) = (mark, &*self.ranges) else {
             return Ok(FoundAppend::Nothing);
         };
         let mut window = vec![0; WINDOW];
@@ -200,24 +203,24 @@ enum FoundAppend {
 /// How many bytes are searched or hashed at once.
 const WINDOW: usize = 64 << 10;
 
-/// Returns the offset of `wanted` in `all`.
-fn find_bytes(all: &[u8], wanted: &[u8]) -> Option<usize> {
-    all.windows(wanted.len().max(1)).position(|window| window == wanted)
+/// Returns the offset of `needle` in `haystack`.
+fn find_bytes(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len().max(1)).position(|window| window == needle)
 }
 
 /// Hashes a range of a file.
 fn hash_of(file: &File, from: u64, length: u64) -> StoreResult<u64> {
-    let (mut all, mut at, mut buffer) = (blake3::Hasher::new(), from, vec![0; WINDOW]);
+    let (mut hasher, mut at, mut buffer) = (blake3::Hasher::new(), from, vec![0; WINDOW]);
     while at < from + length {
-        let wanted = usize::try_from(from + length - at).unwrap_or(WINDOW).min(WINDOW);
-        let count = read_full(file, at, &mut buffer[..wanted])?;
+        let piece_length = usize::try_from(from + length - at).unwrap_or(WINDOW).min(WINDOW);
+        let count = read_full(file, at, &mut buffer[..piece_length])?;
         if count == 0 {
             break;
         }
-        all.update(&buffer[..count]);
+        hasher.update(&buffer[..count]);
         at += count as u64;
     }
-    Ok(short_hash(&all.finalize()))
+    Ok(short_hash(&hasher.finalize()))
 }
 
 struct BlockSpan {
@@ -283,16 +286,16 @@ struct BlockSurvey {
     is_cut_short: bool,
 }
 
-/// Decides how far a write came, by what the file has now. `acted` says that the write is known to have been completed
-/// once.
+/// Decides how far a write came, by what the file has now. `is_performed` says that the write is known to have been
+/// completed once.
 pub(super) fn patch_outcome(
     file: &File,
     stat: &HostStat,
     patch: &FilePatch,
-    stash: Option<&File>,
-    acted: bool,
+    old_bytes_file: Option<&File>,
+    is_performed: bool,
 ) -> StoreResult<PatchOutcome> {
-    let survey = BlockSurvey::of(file, stat, patch, stash)?;
+    let survey = BlockSurvey::of(file, stat, patch, old_bytes_file)?;
     let longest = patch.old_length.max(patch.new_length);
     let ends = patch.written.blocks().map(|block| block.to);
     // The sizes that the file can have while this write is made.
@@ -302,18 +305,18 @@ pub(super) fn patch_outcome(
             .chain(ends)
             .any(|end| end == stat.size);
     // Whether the write can't have removed bytes: it cuts nothing off first, and the file isn't shorter than before.
-    let was_whole =
-        patch.stash.is_none() || patch.kept_length >= patch.old_length && stat.size >= patch.old_length;
+    let nothing_removed = patch.old_bytes_name.is_none()
+        || patch.kept_length >= patch.old_length && stat.size >= patch.old_length;
     let BlockSurvey { old, new, foreign, is_cut_short } = survey;
     if foreign > 0 {
         match patch.written.find_append(file, stat)? {
             FoundAppend::Complete => return Ok(PatchOutcome::ChangedSince),
-            FoundAppend::Part if !acted => return Ok(PatchOutcome::Unclear),
+            FoundAppend::Part if !is_performed => return Ok(PatchOutcome::Unclear),
             FoundAppend::Part | FoundAppend::Nothing => {}
         }
     }
-    let some = new > 0 || is_cut_short;
-    Ok(match (some, old > 0, foreign > 0) {
+    let has_new = new > 0 || is_cut_short;
+    Ok(match (has_new, old > 0, foreign > 0) {
         // The old and new bytes are equal, so only the length matters.
         (false, false, false) if stat.size == patch.new_length => PatchOutcome::Complete,
         (false, _, false) if stat.size >= patch.old_length => PatchOutcome::NotWritten,
@@ -321,28 +324,33 @@ pub(super) fn patch_outcome(
         (false, _, false) => PatchOutcome::NotWritten,
         (true, false, false) if stat.size == patch.new_length && !is_cut_short => PatchOutcome::Complete,
         (true, false, false) if stat.size > longest && !is_cut_short => PatchOutcome::ChangedSince,
-        (true, _, false) if is_own_size && !(acted && stat.size > longest) => PatchOutcome::Torn,
-        _ if acted => PatchOutcome::ChangedSince,
-        (false, _, true) if was_whole => PatchOutcome::NotWritten,
+        (true, _, false) if is_own_size && !(is_performed && stat.size > longest) => PatchOutcome::Torn,
+        _ if is_performed => PatchOutcome::ChangedSince,
+        (false, _, true) if nothing_removed => PatchOutcome::NotWritten,
         _ => PatchOutcome::Unclear,
     })
 }
 
 impl BlockSurvey {
-    fn of(file: &File, stat: &HostStat, patch: &FilePatch, stash: Option<&File>) -> StoreResult<Self> {
+    fn of(
+        file: &File,
+        stat: &HostStat,
+        patch: &FilePatch,
+        old_bytes_file: Option<&File>,
+    ) -> StoreResult<Self> {
         let mut survey = BlockSurvey::default();
         for (block, &hash) in patch.written.blocks().zip(&patch.written.blocks) {
-            let there = read_range(file, block.from, block.to.min(stat.size))?;
-            let is_whole = stat.size >= block.to;
-            let is_new = is_whole && self::hash(&there) == hash;
-            let is_old = patch.is_old_block(stash, &there, block.from, block.to, stat.size)?;
-            let begins = !is_whole
-                && !there.is_empty()
-                && patch.written.bytes_of(&block).is_some_and(|bytes| bytes.starts_with(&there));
+            let current = read_range(file, block.from, block.to.min(stat.size))?;
+            let is_complete = stat.size >= block.to;
+            let is_new = is_complete && self::hash(&current) == hash;
+            let is_old = patch.is_old_block(old_bytes_file, &current, block.from, block.to, stat.size)?;
+            let is_prefix = !is_complete
+                && !current.is_empty()
+                && patch.written.bytes_of(&block).is_some_and(|bytes| bytes.starts_with(&current));
             match (is_new, is_old) {
                 (true, true) => {}
                 (true, false) => survey.new += 1,
-                (false, _) if begins => survey.is_cut_short = true,
+                (false, _) if is_prefix => survey.is_cut_short = true,
                 (false, true) => survey.old += 1,
                 (false, false) => survey.foreign += 1,
             }
@@ -350,9 +358,9 @@ impl BlockSurvey {
         // Ranges that are cut off and not written again.
         for (from, to) in patch.removed_ranges() {
             for (from, to) in split_at_blocks(from, to) {
-                let there = read_range(file, from, to.min(stat.size))?;
-                let is_new = there.iter().all(|&byte| byte == 0);
-                let is_old = patch.old_bytes(stash, from, to)? == there;
+                let current = read_range(file, from, to.min(stat.size))?;
+                let is_new = current.iter().all(|&byte| byte == 0);
+                let is_old = patch.old_bytes(old_bytes_file, from, to)? == current;
                 match (is_new, is_old) {
                     (true, true) => {}
                     (true, false) => survey.new += 1,
@@ -370,7 +378,7 @@ impl FilePatch {
     fn removed_ranges(&self) -> Vec<(u64, u64)> {
         let mut from = self.kept_length.min(self.new_length);
         let mut removed = Vec::new();
-        for &(start, length) in &self.written.stretches {
+        for &(start, length) in &self.written.ranges {
             if start > from && from < self.old_length {
                 removed.push((from, start.min(self.old_length)));
             }
@@ -380,19 +388,19 @@ impl FilePatch {
             removed.push((from, self.old_length));
         }
         // Before the cut, the bytes between two written ranges have stayed.
-        let cut = self.kept_length.min(self.new_length);
-        removed.retain(|&(start, end)| start >= cut && start < end);
+        let kept_length = self.kept_length.min(self.new_length);
+        removed.retain(|&(start, end)| start >= kept_length && start < end);
         removed
     }
 
-    /// The old bytes in a range, as far as they were copied to `stash`.
-    fn old_bytes(&self, stash: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
+    /// The old bytes in a range, as far as they were copied to `old_bytes_file`.
+    fn old_bytes(&self, old_bytes_file: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut filled = 0;
         for &(start, length) in &self.replaced {
             let (first, last) = (from.max(start), to.min(start + length));
-            if let (Some(stash), true) = (stash, first < last) {
-                bytes.extend(read_range(stash, filled + (first - start), filled + (last - start))?);
+            if let (Some(old_bytes_file), true) = (old_bytes_file, first < last) {
+                bytes.extend(read_range(old_bytes_file, filled + (first - start), filled + (last - start))?);
             }
             filled += length;
         }
@@ -402,17 +410,17 @@ impl FilePatch {
     /// Whether a block that was to be written still has its old bytes, or was only cut off.
     fn is_old_block(
         &self,
-        stash: Option<&File>,
-        there: &[u8],
+        old_bytes_file: Option<&File>,
+        current: &[u8],
         from: u64,
         to: u64,
         size: u64,
     ) -> StoreResult<bool> {
-        let old = self.old_bytes(stash, from, to)?;
+        let old = self.old_bytes(old_bytes_file, from, to)?;
         let ends_as_before = to <= self.old_length || size <= from.max(self.old_length);
-        let was_cut = size == self.kept_length && old.starts_with(there);
-        let is_blank = from >= self.kept_length.min(self.old_length) && there.iter().all(|&byte| byte == 0);
-        Ok(old == there && ends_as_before || was_cut || is_blank)
+        let is_truncated = size == self.kept_length && old.starts_with(current);
+        let is_blank = from >= self.kept_length.min(self.old_length) && current.iter().all(|&byte| byte == 0);
+        Ok(old == current && ends_as_before || is_truncated || is_blank)
     }
 }
 
@@ -434,42 +442,42 @@ mod tests {
     use super::*;
 
     /// A write of `pieces` into a file that had `old` as its content.
-    fn patch(old: &[u8], pieces: &[(u64, &[u8])], cut: u64, new_length: u64) -> (FilePatch, File) {
+    fn patch(old: &[u8], pieces: &[(u64, &[u8])], kept_length: u64, new_length: u64) -> (FilePatch, File) {
         let old_length = old.len() as u64;
         let is_append = matches!(pieces, [(offset, _), ..] if *offset == old_length);
         let mut recorder = WriteRecorder::new(old_length, is_append);
         pieces.iter().for_each(|(offset, bytes)| recorder.add(*offset, bytes));
-        let stash = tempfile::tempfile().unwrap();
-        stash.write_all_at(old, 0).unwrap();
-        let looks = ModeAndTime { mode: 0o644, modified: Timestamp(1) };
-        let appends = cut >= old_length && pieces.iter().all(|(offset, _)| *offset >= old_length);
+        let old_bytes_file = tempfile::tempfile().unwrap();
+        old_bytes_file.write_all_at(old, 0).unwrap();
+        let attributes = ModeAndTime { mode: 0o644, modified: Timestamp(1) };
+        let appends = kept_length >= old_length && pieces.iter().all(|(offset, _)| *offset >= old_length);
         let patch = FilePatch {
             ino: 1,
             old_length,
             new_length,
-            before: looks,
-            after: looks,
-            kept_length: cut,
+            before: attributes,
+            after: attributes,
+            kept_length,
             written: recorder.finish(),
-            stash: (!appends).then(|| "t1".to_owned()),
+            old_bytes_name: (!appends).then(|| "t1".to_owned()),
             replaced: if appends { Vec::new() } else { vec![(0, old_length)] },
             is_only_action: true,
             at: Timestamp(0),
         };
-        (patch, stash)
+        (patch, old_bytes_file)
     }
 
-    fn found(patch: &(FilePatch, File), content: &[u8], acted: bool) -> PatchOutcome {
+    fn outcome_of(patch: &(FilePatch, File), content: &[u8], is_performed: bool) -> PatchOutcome {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(content, 0).unwrap();
-        let stash = patch.0.stash.is_some().then_some(&patch.1);
-        patch_outcome(&file, &host::stat(&file).unwrap(), &patch.0, stash, acted).unwrap()
+        let old_bytes_file = patch.0.old_bytes_name.is_some().then_some(&patch.1);
+        patch_outcome(&file, &host::stat(&file).unwrap(), &patch.0, old_bytes_file, is_performed).unwrap()
     }
 
     #[test]
-    fn an_append_is_taken_back_only_where_the_file_ends_with_its_first_bytes() {
+    fn an_append_is_undone_only_if_the_file_ends_with_its_first_bytes() {
         let append = patch(b"old\n", &[(4, b"new line\n")], 4, 13);
-        for (content, fate) in [
+        for (content, expected) in [
             ("old\n", PatchOutcome::NotWritten),
             ("old\nnew", PatchOutcome::Torn),
             ("old\nnew line\n", PatchOutcome::Complete),
@@ -479,17 +487,17 @@ mod tests {
             ("old\nnewmore\n", PatchOutcome::NotWritten),
             ("ol", PatchOutcome::NotWritten),
         ] {
-            assert_eq!(found(&append, content.as_bytes(), false), fate, "{content:?}");
+            assert_eq!(outcome_of(&append, content.as_bytes(), false), expected, "{content:?}");
         }
-        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), PatchOutcome::ChangedSince);
-        for others_first in ["old\nother\nnew line\n", "old\nother\nnew new line\nmore\n"] {
+        assert_eq!(outcome_of(&append, b"old\nNEW LINE\nmore\n", true), PatchOutcome::ChangedSince);
+        for with_foreign_start in ["old\nother\nnew line\n", "old\nother\nnew new line\nmore\n"] {
             assert_eq!(
-                found(&append, others_first.as_bytes(), false),
+                outcome_of(&append, with_foreign_start.as_bytes(), false),
                 PatchOutcome::ChangedSince,
-                "{others_first:?}"
+                "{with_foreign_start:?}"
             );
         }
-        assert_eq!(found(&append, b"old\nnew", true), PatchOutcome::Torn, "a power cut");
+        assert_eq!(outcome_of(&append, b"old\nnew", true), PatchOutcome::Torn, "a power cut");
     }
 
     #[test]
@@ -497,26 +505,29 @@ mod tests {
         let (old, new) = ([b'o'; 100], [b'n'; 20_000]);
         let append = patch(&old, &[(100, &new[..10_000]), (10_100, &new[10_000..])], 100, 20_100);
         let content = [&old[..], &new[..]].concat();
-        assert_eq!(found(&append, &content, false), PatchOutcome::Complete);
-        assert_eq!(found(&append, &content[..8_192], false), PatchOutcome::Torn);
-        assert_eq!(found(&append, &content[..100], false), PatchOutcome::NotWritten);
-        let others = [&content[..8_192], b"line\n"].concat();
-        assert_eq!(found(&append, &others, false), PatchOutcome::Unclear);
-        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), PatchOutcome::ChangedSince);
-        let others_first = [&old[..], &[b'x'; 70_000], &new[..]].concat();
-        assert_eq!(found(&append, &others_first, false), PatchOutcome::ChangedSince);
+        assert_eq!(outcome_of(&append, &content, false), PatchOutcome::Complete);
+        assert_eq!(outcome_of(&append, &content[..8_192], false), PatchOutcome::Torn);
+        assert_eq!(outcome_of(&append, &content[..100], false), PatchOutcome::NotWritten);
+        let with_foreign_end = [&content[..8_192], b"line\n"].concat();
+        assert_eq!(outcome_of(&append, &with_foreign_end, false), PatchOutcome::Unclear);
         assert_eq!(
-            found(&append, &others_first[..81_920], false),
+            outcome_of(&append, &[&content[..], b"line\n"].concat(), false),
+            PatchOutcome::ChangedSince
+        );
+        let with_foreign_start = [&old[..], &[b'x'; 70_000], &new[..]].concat();
+        assert_eq!(outcome_of(&append, &with_foreign_start, false), PatchOutcome::ChangedSince);
+        assert_eq!(
+            outcome_of(&append, &with_foreign_start[..81_920], false),
             PatchOutcome::Unclear,
             "the host cut it there"
         );
-        assert_eq!(found(&append, &others_first[..70_000], false), PatchOutcome::NotWritten);
+        assert_eq!(outcome_of(&append, &with_foreign_start[..70_000], false), PatchOutcome::NotWritten);
     }
 
     #[test]
-    fn a_write_in_the_middle_is_taken_back_unless_others_wrote_there() {
+    fn a_write_in_the_middle_is_undone_unless_another_program_wrote_there() {
         let write = patch(b"one two three", &[(4, b"TWO"), (13, b"!")], 13, 14);
-        for (content, fate) in [
+        for (content, expected) in [
             ("one two three", PatchOutcome::NotWritten),
             ("one TWO three", PatchOutcome::Torn),
             ("one TWO three!", PatchOutcome::Complete),
@@ -525,25 +536,25 @@ mod tests {
             ("one TWO three and more", PatchOutcome::Unclear),
             ("one zwo three", PatchOutcome::NotWritten),
         ] {
-            assert_eq!(found(&write, content.as_bytes(), false), fate, "{content:?}");
+            assert_eq!(outcome_of(&write, content.as_bytes(), false), expected, "{content:?}");
         }
     }
 
     #[test]
-    fn what_was_cut_away_is_put_back_unless_others_wrote_there() {
-        let cut = patch(b"one two three", &[(0, b"four")], 0, 4);
-        for (content, fate) in [
+    fn truncated_content_is_restored_unless_another_program_wrote_there() {
+        let truncating = patch(b"one two three", &[(0, b"four")], 0, 4);
+        for (content, expected) in [
             ("one two three", PatchOutcome::NotWritten),
             ("", PatchOutcome::Torn),
             ("four", PatchOutcome::Complete),
             ("four more", PatchOutcome::Unclear),
             ("other", PatchOutcome::Unclear),
         ] {
-            assert_eq!(found(&cut, content.as_bytes(), false), fate, "{content:?}");
+            assert_eq!(outcome_of(&truncating, content.as_bytes(), false), expected, "{content:?}");
         }
-        assert_eq!(found(&cut, b"four more", true), PatchOutcome::ChangedSince);
+        assert_eq!(outcome_of(&truncating, b"four more", true), PatchOutcome::ChangedSince);
         let shorter = patch(b"one two three", &[], 3, 3);
-        assert_eq!(found(&shorter, b"one", false), PatchOutcome::Complete);
-        assert_eq!(found(&shorter, b"one two three", false), PatchOutcome::NotWritten);
+        assert_eq!(outcome_of(&shorter, b"one", false), PatchOutcome::Complete);
+        assert_eq!(outcome_of(&shorter, b"one two three", false), PatchOutcome::NotWritten);
     }
 }

@@ -46,11 +46,11 @@ impl PhysicalStore {
         let (file, mut stat) = self.open_file(&located)?;
         for _ in 0..MAX_REREADS {
             let bytes = read_all(&file, &stat, limit)?;
-            let now = host::stat(&file).map_err(errno_to_store_error)?;
-            if now == stat {
+            let current = host::stat(&file).map_err(errno_to_store_error)?;
+            if current == stat {
                 return Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes });
             }
-            stat = now;
+            stat = current;
         }
         // Another program keeps writing. The tag is from before the last read, so a change that uses it as its
         // precondition is refused.
@@ -122,9 +122,9 @@ impl PhysicalStore {
         if !path.is_empty() {
             path.push(b'/');
         }
-        let above = path.len();
-        let mut left = names.drain(first..);
-        for name in left.by_ref() {
+        let prefix_length = path.len();
+        let mut remaining = names.drain(first..);
+        for name in remaining.by_ref() {
             if entries.len() == page.limit {
                 return Ok(Listing { entries, total, more: true });
             }
@@ -135,7 +135,7 @@ impl PhysicalStore {
                 Err(_) => continue,
                 Ok(stat) => stat,
             };
-            path.truncate(above);
+            path.truncate(prefix_length);
             path.extend_from_slice(&name);
             self.node_path_table.remember(stat.ino, &path);
             let name = Name::new(name).expect("the host returns valid names");
@@ -176,9 +176,9 @@ impl OpenHostFile {
     fn is_named_below_root(&self) -> Option<bool> {
         let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
         let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
-        let named =
+        let opened =
             self.root.open(path.strip_prefix(root).ok()?.as_os_str().as_bytes(), OpenMode::Handle).ok()?;
-        Some(host::stat(&named).ok()?.ino == host::stat(&self.file).ok()?.ino)
+        Some(host::stat(&opened).ok()?.ino == host::stat(&self.file).ok()?.ino)
     }
 }
 
@@ -189,9 +189,9 @@ impl OpenContent for OpenHostFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         // An append goes to the same file. A reader that opened the file before doesn't see it.
-        let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let wanted = left.min(buffer.len());
-        read_full(&self.file, offset, &mut buffer[..wanted])
+        let remaining = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = remaining.min(buffer.len());
+        read_full(&self.file, offset, &mut buffer[..length])
     }
 
     fn is_removed(&self) -> bool {
@@ -210,10 +210,10 @@ impl OpenContent for OpenHostFile {
     }
 
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
-        let Some(shop) = &self.staging else { return Ok(None) };
+        let Some(staging) = &self.staging else { return Ok(None) };
         let file = self.file.try_clone().map_err(io_to_store_error)?;
         let stat = host::stat(&file).map_err(errno_to_store_error)?;
-        Ok(Some(Box::new(OverlayDraft::new(shop, file, stat))))
+        Ok(Some(Box::new(OverlayDraft::new(staging, file, stat))))
     }
 }
 

@@ -44,34 +44,33 @@ impl Recovery<'_> {
     /// Recovers the given staging directories and those of all dead processes that held a lock, and clears the lock
     /// cells.
     pub(super) fn run(&self, mut dead: Vec<AbandonedStagingDir>) -> StoreResult<()> {
-        let alone = self.locks.lock_tree_for_recovery()?;
-        for number in self.locks.abandoned()? {
+        let tree_lock = self.locks.lock_tree_for_recovery()?;
+        for number in self.locks.acting_numbers()? {
             let name = staging_dir_name(number);
-            if dead.iter().all(|room| room.name != name) {
+            if dead.iter().all(|staging_dir| staging_dir.name != name) {
                 dead.extend(self.wait_for_exit(name).map_err(errno_to_store_error)?);
             }
         }
         // The intent logs and notes are read before they are cleared and the directories removed.
-        let found = dead.iter().map(|room| Ok((outcomes(&room.dir)?, RevisionNotes::read(&room.dir)?)));
+        let found = dead
+            .iter()
+            .map(|staging_dir| Ok((outcomes(&staging_dir.dir)?, RevisionNotes::read(&staging_dir.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
-        let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| DeadProcessState {
-            name: &room.name,
-            dir: &room.dir,
-            outcomes: fates,
-            noted_revisions: noted,
+        let dead_states = dead.iter().zip(&found).map(|(staging_dir, (outcomes, noted_revisions))| {
+            DeadProcessState { name: &staging_dir.name, dir: &staging_dir.dir, outcomes, noted_revisions }
         });
-        let remains: Vec<_> = remains.collect();
-        let living = live_staging_dirs(self.staging_dirs, &dead).map_err(errno_to_store_error)?;
-        self.history.reconcile(self.root, self.rescued, &remains, &living)?;
-        for room in &dead {
-            undo_unfinished(self.root, &room.dir, self.rescued)?;
+        let dead_states: Vec<_> = dead_states.collect();
+        let live = live_staging_dirs(self.staging_dirs, &dead).map_err(errno_to_store_error)?;
+        self.history.reconcile(self.root, self.rescued, &dead_states, &live)?;
+        for staging_dir in &dead {
+            undo_unfinished(self.root, &staging_dir.dir, self.rescued)?;
         }
         self.locks.clear_acting()?;
-        drop(alone);
-        for room in &dead {
+        drop(tree_lock);
+        for staging_dir in &dead {
             // Nothing in it matters any more. If it can't be removed now, the next process that opens the Store tries
             // again.
-            let _ = tree::remove(self.staging_dirs, room.name.as_bytes());
+            let _ = tree::remove(self.staging_dirs, staging_dir.name.as_bytes());
         }
         Ok(())
     }
@@ -91,8 +90,8 @@ impl Recovery<'_> {
 }
 
 /// Opens a staging directory and its lock file, which may be missing. `None` if the directory is missing.
-fn open_staging_dir(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
-    let dir = match rooms.enter(name.as_bytes(), OpenMode::Directory) {
+fn open_staging_dir(staging_dirs: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
+    let dir = match staging_dirs.enter(name.as_bytes(), OpenMode::Directory) {
         Err(Errno::NOENT) => return Ok(None),
         entered => entered?,
     };
@@ -109,10 +108,10 @@ pub(super) struct StagingLockCache(Mutex<HashMap<u64, File>>);
 
 impl StagingLockCache {
     /// Whether the process with this staging directory is gone.
-    pub(super) fn is_dead(&self, rooms: &Dir, number: u64) -> bool {
+    pub(super) fn is_dead(&self, staging_dirs: &Dir, number: u64) -> bool {
         let mut locks = self.0.lock();
         if !locks.contains_key(&number) {
-            match open_staging_dir(rooms, &staging_dir_name(number)) {
+            match open_staging_dir(staging_dirs, &staging_dir_name(number)) {
                 Ok(Some((_, Some(lock)))) => {
                     if locks.len() >= MAX_OPEN_LOCKS {
                         locks.clear();
@@ -141,20 +140,20 @@ pub(super) struct AbandonedStagingDir {
 }
 
 /// The names of all staging directories that are not in `dead`.
-fn live_staging_dirs(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
+fn live_staging_dirs(staging_dirs: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
     let mut names = HashSet::new();
-    host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
-    names.retain(|name| dead.iter().all(|room| room.name != *name));
+    host::entries(reopen_dir(staging_dirs)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    names.retain(|name| dead.iter().all(|staging_dir| staging_dir.name != *name));
     Ok(names)
 }
 
 /// The staging directories that no process has locked. They are locked now.
-pub(super) fn abandoned_staging_dirs(rooms: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
+pub(super) fn abandoned_staging_dirs(staging_dirs: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
     let mut names = Vec::new();
-    host::entries(reopen_dir(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    host::entries(reopen_dir(staging_dirs)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
     for name in names {
-        let Ok(Some((dir, lock))) = open_staging_dir(rooms, &name) else { continue };
+        let Ok(Some((dir, lock))) = open_staging_dir(staging_dirs, &name) else { continue };
         if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
             dead.push(AbandonedStagingDir { name, dir, _lock: lock });
         }
@@ -180,20 +179,20 @@ pub(super) struct NotedRevisions {
 }
 
 impl RevisionNotes {
-    pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
-        let file = host::open_or_create(room, "acted").map_err(errno_to_store_error)?;
+    pub(super) fn new(staging_dir: BorrowedFd<'_>) -> StoreResult<Self> {
+        let file = host::open_or_create(staging_dir, "acted").map_err(errno_to_store_error)?;
         Ok(RevisionNotes { cells: SharedCells::new(file), next: AtomicUsize::new(0) })
     }
 
     /// Notes that the action of a revision has happened. If the note can't be written, recovery decides by the state of
     /// the files.
-    pub(super) fn note_performed(&self, version: i64) {
-        let _ = self.write_note(version.cast_unsigned());
+    pub(super) fn note_performed(&self, revision: i64) {
+        let _ = self.write_note(revision.cast_unsigned());
     }
 
     /// Notes that a revision is done, with everything in its place: recovery doesn't have to check its files.
-    pub(super) fn note_done(&self, version: i64) -> StoreResult<()> {
-        self.write_note(version.cast_unsigned() | DONE_FLAG)
+    pub(super) fn note_done(&self, revision: i64) -> StoreResult<()> {
+        self.write_note(revision.cast_unsigned() | DONE_FLAG)
     }
 
     /// Clears all notes, for the next process that uses the staging directory.
@@ -206,21 +205,21 @@ impl RevisionNotes {
     }
 
     /// Reads the notes of a dead process.
-    fn read(room: &Dir) -> StoreResult<NotedRevisions> {
-        let file = match room.open(b"acted", OpenMode::Read) {
+    fn read(staging_dir: &Dir) -> StoreResult<NotedRevisions> {
+        let file = match staging_dir.open(b"acted", OpenMode::Read) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(NotedRevisions::default()),
             Err(error) => return Err(errno_to_store_error(error)),
         };
-        let mut noted = NotedRevisions::default();
+        let mut noted_revisions = NotedRevisions::default();
         for cell in SharedCells::<REVISION_NOTES>::read_only(file).all()? {
-            let version = (cell & !DONE_FLAG).cast_signed();
+            let revision = (cell & !DONE_FLAG).cast_signed();
             if cell & DONE_FLAG == 0 {
-                noted.performed.insert(version)
+                noted_revisions.performed.insert(revision)
             } else {
-                noted.done.insert(version)
+                noted_revisions.done.insert(revision)
             };
         }
-        Ok(noted)
+        Ok(noted_revisions)
     }
 }

@@ -69,9 +69,9 @@ impl Undecided {
 /// Writes a report about `at`. `name` is the name in `recovered/` of the content from before, if there is any.
 pub(super) fn write(
     root: &Root,
-    kept: &Dir,
+    rescued: &Dir,
     at: &[u8],
-    why: Undecided,
+    undecided: Undecided,
     name: Option<&str>,
 ) -> StoreResult<()> {
     let folder = format!("physical/{}/recovered", directory_id(&root.stat));
@@ -79,28 +79,28 @@ pub(super) fn write(
         Some(name) => format!("{name}{SUFFIX}"),
         None => format!("{}-{:08x}{SUFFIX}", SystemClock.now().as_millis(), fastrand::u32(..)),
     };
-    let before = name.map(|name| format!(" The earlier content is kept as `{folder}/{name}`."));
+    let kept_note = name.map(|name| format!(" The earlier content is kept as `{folder}/{name}`."));
     let text = format!(
         "`{}`: {}.{} Check the result, then remove `{folder}/{report}` from Stead's state directory.\n",
         escape_name(at),
-        why.sentence(),
-        before.unwrap_or_default()
+        undecided.sentence(),
+        kept_note.unwrap_or_default()
     );
-    let mut file = host::create(kept.as_fd(), report.as_bytes()).map_err(errno_to_store_error)?;
+    let mut file = host::create(rescued.as_fd(), report.as_bytes()).map_err(errno_to_store_error)?;
     file.write_all(text.as_bytes()).map_err(io_to_store_error)?;
     sync::sync_all(sync::SyncPoint::RecoveryReport, &file).map_err(errno_to_store_error)
 }
 
 /// Reads all reports that have not been removed.
-pub(super) fn all(kept: &Dir) -> StoreResult<Vec<String>> {
-    let view = kept.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
+pub(super) fn all(rescued: &Dir) -> StoreResult<Vec<String>> {
+    let view = rescued.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     let mut names: Vec<_> =
         tree::names(&view).map_err(errno_to_store_error)?.into_iter().map(|(name, _)| name).collect();
     names.retain(|name| name.ends_with(SUFFIX.as_bytes()));
     names.sort();
     let mut reports = Vec::with_capacity(names.len());
     for name in names {
-        let file = kept.open(&name, OpenMode::Read).map_err(errno_to_store_error)?.into();
+        let file = rescued.open(&name, OpenMode::Read).map_err(errno_to_store_error)?.into();
         let mut text = vec![0; MAX_LENGTH];
         let count = super::draft::read_full(&file, 0, &mut text)?;
         reports.push(String::from_utf8_lossy(&text[..count]).trim_end().to_owned());

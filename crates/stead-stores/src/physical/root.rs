@@ -52,10 +52,10 @@ impl Dir {
 
     /// Whether the file or directory with these attributes is masked.
     pub(super) fn hides(&self, stat: &HostStat) -> bool {
-        let MaskedEntries { directories, files, name_case: names } = &*self.masked;
+        let MaskedEntries { directories, files, name_case } = &*self.masked;
         match stat.kind {
             NodeKind::Directory => directories.contains(&(stat.dev, stat.ino)),
-            NodeKind::File => (stat.links > 1 || *names == NameCase::Insensitive) && files.contains(stat),
+            NodeKind::File => (stat.links > 1 || *name_case == NameCase::Insensitive) && files.contains(stat),
             NodeKind::Symlink | NodeKind::Special(_) => false,
         }
     }
@@ -75,13 +75,13 @@ impl Dir {
         if self.hides(&stat) { Err(Errno::NOENT) } else { Ok(stat) }
     }
 
-    pub(super) fn open(&self, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
-        self.opener.open(self.as_fd(), path, how, &|stat| self.hides(stat))
+    pub(super) fn open(&self, path: &[u8], open_mode: OpenMode) -> HostResult<OwnedFd> {
+        self.opener.open(self.as_fd(), path, open_mode, &|stat| self.hides(stat))
     }
 
     /// Like [`Dir::open`], for a directory.
-    pub(super) fn enter(&self, path: &[u8], how: OpenMode) -> HostResult<Dir> {
-        Ok(self.with_fd(self.open(path, how)?))
+    pub(super) fn enter(&self, path: &[u8], open_mode: OpenMode) -> HostResult<Dir> {
+        Ok(self.with_fd(self.open(path, open_mode)?))
     }
 
     /// A directory below this one, from a handle that is already open.
@@ -110,17 +110,17 @@ impl Root {
         Ok(Root { dir, stat })
     }
 
-    /// Masks entries by device and inode as well: those in `mask`, and the files in `own` (host paths of files or
+    /// Masks entries by device and inode as well: those in `mask`, and the files in `own_files` (host paths of files or
     /// directories), so that no other name below the root leads to them.
-    pub(super) fn with_masked(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
-        let mut masked = MaskedEntries { files: OwnFiles::new(own), ..MaskedEntries::default() };
+    pub(super) fn with_masked(self, mask: &Mask, own_files: Vec<PathBuf>) -> Self {
+        let mut masked = MaskedEntries { files: OwnFiles::new(own_files), ..MaskedEntries::default() };
         for path in mask.paths() {
             let (parent, name) = split(path);
             let Ok(dir) = self.dir.enter(parent, OpenMode::Traverse) else { continue };
             let Ok(stat) = dir.stat_at(name) else { continue };
-            let other = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
-            let other: Vec<u8> = other.collect();
-            if other != name && dir.stat_at(&other).is_ok_and(|other| other.ino == stat.ino) {
+            let other_case = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
+            let other_case: Vec<u8> = other_case.collect();
+            if other_case != name && dir.stat_at(&other_case).is_ok_and(|other| other.ino == stat.ino) {
                 masked.name_case = NameCase::Insensitive;
             }
             if stat.is_dir() {
@@ -154,15 +154,15 @@ pub(super) enum WalkedPath {
 
 /// Opens the directory at `path` below `base`. A symlink on the way is [`StoreError::Link`], with its depth counted
 /// from `base`.
-pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> {
-    if path.is_empty() && how == OpenMode::Traverse {
+pub(super) fn enter(base: &Dir, path: &[u8], open_mode: OpenMode) -> StoreResult<Dir> {
+    if path.is_empty() && open_mode == OpenMode::Traverse {
         return Ok(base.clone());
     }
-    match base.enter(path, how) {
+    match base.enter(path, open_mode) {
         Ok(dir) => Ok(dir),
         // A directory that can't be listed can still be entered.
-        Err(Errno::ACCESS) if how == OpenMode::Directory => enter(base, path, OpenMode::Traverse),
-        Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
+        Err(Errno::ACCESS) if open_mode == OpenMode::Directory => enter(base, path, OpenMode::Traverse),
+        Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, open_mode)? {
             WalkedPath::Reached(dir) => Ok(dir),
             WalkedPath::Missing(..) => Err(StoreError::NotFound),
         },
@@ -171,32 +171,33 @@ pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> 
 }
 
 /// Walks to the directory at `path` name by name, to find out what is in the way.
-pub(super) fn follow(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<WalkedPath> {
+pub(super) fn follow(base: &Dir, path: &[u8], open_mode: OpenMode) -> StoreResult<WalkedPath> {
     for _ in 0..MAX_TRIES {
-        if let Some(way) = follow_once(base, path, how)? {
-            return Ok(way);
+        if let Some(walked) = follow_once(base, path, open_mode)? {
+            return Ok(walked);
         }
     }
     Err(errno_to_store_error(Errno::LOOP))
 }
 
 /// Walks once. `None` if a name changed between the check and the opening.
-fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<WalkedPath>> {
-    let mut here = base.clone();
+fn follow_once(base: &Dir, path: &[u8], open_mode: OpenMode) -> StoreResult<Option<WalkedPath>> {
+    let mut current = base.clone();
     let mut start = 0;
     for (index, name) in path.split(|&byte| byte == b'/').enumerate() {
         if name.is_empty() {
             break;
         }
-        match here.stat_at(name) {
+        match current.stat_at(name) {
             Err(Errno::NOENT) => {
-                let dir = if how == OpenMode::Traverse { here } else { enter(&here, b"", how)? };
+                let dir =
+                    if open_mode == OpenMode::Traverse { current } else { enter(&current, b"", open_mode)? };
                 return Ok(Some(WalkedPath::Missing(dir, start)));
             }
             Err(error) => return Err(errno_to_store_error(error)),
             Ok(stat) => match stat.kind {
                 NodeKind::Directory => {}
-                NodeKind::Symlink => match host::read_link(here.as_fd(), name) {
+                NodeKind::Symlink => match host::read_link(current.as_fd(), name) {
                     Ok(target) => return Err(LinkHit::error_at(index + 1, target)),
                     Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
                     Err(error) => return Err(errno_to_store_error(error)),
@@ -204,14 +205,18 @@ fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<Wal
                 NodeKind::File | NodeKind::Special(_) => return Err(StoreError::NotADirectory),
             },
         }
-        match here.enter(name, OpenMode::Traverse) {
-            Ok(dir) => here = dir,
+        match current.enter(name, OpenMode::Traverse) {
+            Ok(dir) => current = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(errno_to_store_error(error)),
         }
         start += name.len() + 1;
     }
-    Ok(Some(WalkedPath::Reached(if how == OpenMode::Traverse { here } else { enter(&here, b"", how)? })))
+    Ok(Some(WalkedPath::Reached(if open_mode == OpenMode::Traverse {
+        current
+    } else {
+        enter(&current, b"", open_mode)?
+    })))
 }
 
 #[cfg(test)]
@@ -219,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_masked_is_not_entered_under_another_name() {
+    fn a_masked_directory_is_not_entered_under_another_name() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir(temp.path().join("other")).unwrap();
         std::fs::write(temp.path().join("other/file"), "").unwrap();

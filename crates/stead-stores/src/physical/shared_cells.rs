@@ -92,15 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_sets_all_see_whether_the_file_is_mapped_or_read() {
+    fn a_value_set_through_one_handle_is_seen_through_all_whether_mapped_or_read() {
         let file = tempfile::tempfile().unwrap();
         let copy = || file.try_clone().unwrap();
         let mapped = SharedCells::<4>::new(copy());
         assert!(matches!(mapped.0, CellStorage::Mapped(_)));
-        let (other, read) = (SharedCells::<4>::new(copy()), SharedCells::<4>(CellStorage::Unmapped(copy())));
+        let (mapped_again, unmapped) =
+            (SharedCells::<4>::new(copy()), SharedCells::<4>(CellStorage::Unmapped(copy())));
         mapped.set(1, 7).unwrap();
-        read.set(3, u64::MAX).unwrap();
-        for cells in [&mapped, &other, &read] {
+        unmapped.set(3, u64::MAX).unwrap();
+        for cells in [&mapped, &mapped_again, &unmapped] {
             assert_eq!(cells.all().unwrap(), [0, 7, 0, u64::MAX]);
         }
     }

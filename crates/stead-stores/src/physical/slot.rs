@@ -115,9 +115,9 @@ impl HostSlot {
     /// Whether `dir` is still at the path where it was found.
     pub(super) fn is_in_place(&self, root: &Root) -> bool {
         let path = self.located.full_path[..self.first_name_start].strip_suffix(b"/").unwrap_or_default();
-        let there = root::enter(&root.dir, path, OpenMode::Traverse)
+        let found = root::enter(&root.dir, path, OpenMode::Traverse)
             .and_then(|dir| host::stat(&dir).map_err(errno_to_store_error));
-        there.is_ok_and(|there| there.ino == self.dir_stat.ino)
+        found.is_ok_and(|found| found.ino == self.dir_stat.ino)
     }
 
     pub(super) fn stripe(&self) -> Stripe {
@@ -132,47 +132,44 @@ impl HostSlot {
 
 impl PhysicalStore {
     /// Turns a `NodePath` into a path from an open directory.
-    pub(super) fn locate(&self, place: &NodePath, intent: LookupPurpose) -> StoreResult<LocatedPath> {
-        let path = place.path.as_bytes();
+    pub(super) fn locate(&self, at: &NodePath, purpose: LookupPurpose) -> StoreResult<LocatedPath> {
+        let path = at.path.as_bytes();
         // The port promises canonical paths. A `..` would be the one way past a call that takes a single name.
         if !path.is_empty() && !path.split(|&byte| byte == b'/').all(is_valid_name) {
             return Err(StoreError::Invalid("the path is not canonical".to_owned()));
         }
-        let depth = place.path.depth();
-        let located = if place.base == NodeId::ROOT {
+        let depth = at.path.depth();
+        let located = if at.base == NodeId::ROOT {
             LocatedPath { base: self.root.dir.clone(), full_path: path.to_vec(), start: 0, node: None, depth }
         } else {
-            let node = self.node_path_table.path(place.base.0).ok_or(StoreError::NotFound)?;
+            let node = self.node_path_table.path(at.base.0).ok_or(StoreError::NotFound)?;
             if path.is_empty() {
-                let full = node.to_vec();
-                LocatedPath {
-                    base: self.root.dir.clone(),
-                    full_path: full,
-                    start: 0,
-                    node: Some(place.base.0),
-                    depth,
-                }
+                let full_path = node.to_vec();
+                LocatedPath { base: self.root.dir.clone(), full_path, start: 0, node: Some(at.base.0), depth }
             } else {
                 let base = match root::enter(&self.root.dir, &node, OpenMode::Traverse) {
                     // The node itself may be no directory. Otherwise something else is in its place, and the node is
                     // gone.
                     Err(StoreError::Link(_) | StoreError::NotADirectory) => {
-                        let there = self.stat_located(
-                            &self.locate(&NodePath::of_node(place.base), LookupPurpose::Find)?,
-                        )?;
-                        let gone = there.is_dir();
-                        return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
+                        let found = self
+                            .stat_located(&self.locate(&NodePath::of_node(at.base), LookupPurpose::Find)?)?;
+                        let is_replaced = found.is_dir();
+                        return Err(if is_replaced {
+                            StoreError::NotFound
+                        } else {
+                            StoreError::NotADirectory
+                        });
                     }
                     entered => entered?,
                 };
-                if host::stat(&base).map_err(errno_to_store_error)?.ino != place.base.0 {
+                if host::stat(&base).map_err(errno_to_store_error)?.ino != at.base.0 {
                     return Err(StoreError::NotFound);
                 }
-                let full = join(&node, path);
-                LocatedPath { base, start: full.len() - path.len(), full_path: full, node: None, depth }
+                let full_path = join(&node, path);
+                LocatedPath { base, start: full_path.len() - path.len(), full_path, node: None, depth }
             }
         };
-        match intent {
+        match purpose {
             _ if !self.mask.hides(&located.full_path) => Ok(located),
             LookupPurpose::Find => Err(StoreError::NotFound),
             LookupPurpose::Create => Err(reserved_name_error()),
@@ -190,17 +187,17 @@ impl PhysicalStore {
     /// Finds the slot that a step acts on. `Invalid` for the root, which has no slot.
     pub(super) fn slot(
         &self,
-        place: &NodePath,
-        intent: LookupPurpose,
+        at: &NodePath,
+        purpose: LookupPurpose,
         parents: Parents,
     ) -> StoreResult<HostSlot> {
-        let located = self.locate(place, intent)?;
+        let located = self.locate(at, purpose)?;
         if located.is_root() {
             return Err(StoreError::Invalid("the root directory of a Store can't be changed".to_owned()));
         }
         let (parent, name) = split(located.path());
         let last = located.full_path.len() - name.len();
-        let (dir, top) = match root::enter(&located.base, parent, OpenMode::Directory) {
+        let (dir, first_name_start) = match root::enter(&located.base, parent, OpenMode::Directory) {
             Ok(dir) => (dir, last),
             Err(StoreError::NotFound) if parents == Parents::Create && located.node.is_none() => {
                 match root::follow(&located.base, parent, OpenMode::Directory)? {
@@ -211,25 +208,25 @@ impl PhysicalStore {
             Err(error) => return Err(located.missing_node_error(error)),
         };
         let dir_stat = host::stat(&dir).map_err(errno_to_store_error)?;
-        Ok(HostSlot { located, dir, dir_stat, first_name_start: top, purpose: intent })
+        Ok(HostSlot { located, dir, dir_stat, first_name_start, purpose })
     }
 
     /// Returns the attributes of what is at a slot; `None` if nothing is there.
-    pub(super) fn stat_slot(&self, spot: &HostSlot) -> StoreResult<Option<HostStat>> {
-        if !spot.has_parent() {
+    pub(super) fn stat_slot(&self, slot: &HostSlot) -> StoreResult<Option<HostStat>> {
+        if !slot.has_parent() {
             return Ok(None);
         }
-        match spot.dir.stat_at(spot.name()) {
+        match slot.dir.stat_at(slot.name()) {
             Ok(stat) => {
                 self.root.check_mount(&stat)?;
-                spot.located.check_node(&stat)?;
+                slot.located.check_node(&stat)?;
                 Ok(Some(stat))
             }
-            Err(Errno::NOENT) if spot.located.node.is_some() => Err(StoreError::NotFound),
+            Err(Errno::NOENT) if slot.located.node.is_some() => Err(StoreError::NotFound),
             // A second name of one of Stead's own files doesn't exist for a lookup, but its name is taken.
-            Err(Errno::NOENT) if spot.purpose == LookupPurpose::Create => {
-                match host::stat_at(spot.dir.as_fd(), spot.name()) {
-                    Ok(stat) if spot.dir.hides(&stat) => Err(reserved_name_error()),
+            Err(Errno::NOENT) if slot.purpose == LookupPurpose::Create => {
+                match host::stat_at(slot.dir.as_fd(), slot.name()) {
+                    Ok(stat) if slot.dir.hides(&stat) => Err(reserved_name_error()),
                     _ => Ok(None),
                 }
             }
@@ -296,13 +293,13 @@ impl PhysicalStore {
             return Err(StoreError::IsADirectory);
         }
         let (dir, name) = self.open_parent(located)?;
-        let seen = dir.stat_at(name).map_err(errno_to_store_error)?;
-        located.check_node(&seen)?;
-        match seen.kind {
+        let before = dir.stat_at(name).map_err(errno_to_store_error)?;
+        located.check_node(&before)?;
+        match before.kind {
             NodeKind::File => {}
             NodeKind::Directory => return Err(StoreError::IsADirectory),
             NodeKind::Symlink => return Err(located.symlink_error((dir.as_fd(), name))),
-            NodeKind::Special(_) => return Err(StoreError::Special(seen.kind)),
+            NodeKind::Special(_) => return Err(StoreError::Special(before.kind)),
         }
         let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
         // Another file may have got the name since the check.
@@ -312,8 +309,12 @@ impl PhysicalStore {
 }
 
 /// Opens a name that was just seen to be a regular file, and checks that it still is one.
-pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult<(std::fs::File, HostStat)> {
-    let fd = dir.open(name, how).map_err(errno_to_store_error)?;
+pub(super) fn open_regular(
+    dir: &Dir,
+    name: &[u8],
+    open_mode: OpenMode,
+) -> StoreResult<(std::fs::File, HostStat)> {
+    let fd = dir.open(name, open_mode).map_err(errno_to_store_error)?;
     let stat = host::stat(&fd).map_err(errno_to_store_error)?;
     match stat.kind {
         _ if dir.hides(&stat) => Err(StoreError::NotFound),

@@ -80,49 +80,55 @@ impl StagingArea {
         root: &Root,
         state: &Path,
         options: &PhysicalOptions,
-        life: Arc<FaultPoint>,
-        keeping: Arc<PhysicalHistory>,
+        fault_point: Arc<FaultPoint>,
+        history: Arc<PhysicalHistory>,
     ) -> StoreResult<Arc<Self>> {
         let top = find_location(root, state, options.confinement)?;
         let locks = private_dir(&top, "locks")
             .and_then(|dir| dir.open(b"", OpenMode::Directory))
             .map_err(errno_to_store_error)?;
         let number = fastrand::u64(1..);
-        let locks =
-            Locks::new(locks, options.wait_timeout, number, life.clone()).map_err(errno_to_store_error)?;
-        let rooms = private_dir(&top, "staging").map_err(errno_to_store_error)?;
-        let kept = private_dir(&top, "recovered").map_err(errno_to_store_error)?;
-        let [past, more] =
+        let locks = Locks::new(locks, options.wait_timeout, number, fault_point.clone())
+            .map_err(errno_to_store_error)?;
+        let staging_dirs = private_dir(&top, "staging").map_err(errno_to_store_error)?;
+        let rescued = private_dir(&top, "recovered").map_err(errno_to_store_error)?;
+        let [primary, overflow] =
             DISPLACED_DIR_NAMES.map(|name| private_dir(&top, name).map_err(errno_to_store_error));
-        keeping.set_displaced_dirs(DisplacedDirs { primary: past?, overflow: Some(more?) });
+        history.set_displaced_dirs(DisplacedDirs { primary: primary?, overflow: Some(overflow?) });
 
         // One process at a time: a staging directory without a lock counts as dead, so no other process may see ours
         // before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(errno_to_store_error)?;
         host::lock(&opening, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
-        let dead = abandoned_staging_dirs(&rooms).map_err(errno_to_store_error)?;
+        let dead = abandoned_staging_dirs(&staging_dirs).map_err(errno_to_store_error)?;
         if !dead.is_empty() {
-            Recovery { root, locks: &locks, staging_dirs: &rooms, rescued: &kept, history: &keeping }
-                .run(dead)?;
+            Recovery {
+                root,
+                locks: &locks,
+                staging_dirs: &staging_dirs,
+                rescued: &rescued,
+                history: &history,
+            }
+            .run(dead)?;
         }
         let name = staging_dir_name(number);
-        let StagingDir { dir: room, lock, revision_notes: noted, is_spare } =
-            staging_dir::make_or_take_spare(&top, &rooms, &name, &locks)?;
+        let StagingDir { dir: staging_dir, lock, revision_notes, is_spare } =
+            staging_dir::make_or_take_spare(&top, &staging_dirs, &name, &locks)?;
         let uid = host::stat(&lock).map_err(errno_to_store_error)?.uid;
         drop(opening);
-        prune_rescued(&kept);
+        prune_rescued(&rescued);
         Ok(Arc::new(StagingArea {
             locks,
-            fault_point: life,
+            fault_point,
             uid,
             top,
-            staging_dirs: rooms,
-            staging_dir: room,
+            staging_dirs,
+            staging_dir,
             staging_dir_name: name,
-            revision_notes: noted,
+            revision_notes,
             lock_cache: StagingLockCache::default(),
-            rescued: kept,
-            history: keeping,
+            rescued,
+            history,
             next_name: AtomicU64::new(0),
             idle_intent_logs: Mutex::new(Vec::new()),
             has_deferred_changes: AtomicBool::new(false),
@@ -138,14 +144,14 @@ impl StagingArea {
         let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(errno_to_store_error)?;
         host::lock(&opening, LockMode::Exclusive, self.locks.wait_deadline())
             .map_err(errno_to_store_error)?;
-        let keeping = &self.history;
+        let history = &self.history;
         let dead = abandoned_staging_dirs(&self.staging_dirs).map_err(errno_to_store_error)?;
         Recovery {
             root,
             locks: &self.locks,
             staging_dirs: &self.staging_dirs,
             rescued: &self.rescued,
-            history: keeping,
+            history,
         }
         .run(dead)
     }
@@ -153,7 +159,7 @@ impl StagingArea {
     /// Recovers if a process died in the middle of a change. Called before a change looks at anything. A process that
     /// dies right after this check is found when its names are locked.
     pub(super) fn recover_if_needed(&self, root: &Root) -> StoreResult<()> {
-        let acting = self.locks.abandoned()?;
+        let acting = self.locks.acting_numbers()?;
         if acting.into_iter().any(|number| self.lock_cache.is_dead(&self.staging_dirs, number)) {
             self.recover(root)?;
         }
@@ -165,7 +171,7 @@ impl StagingArea {
     pub(super) fn sync_name(&self) -> StoreResult<()> {
         if !self.is_name_synced.load(Ordering::Acquire) {
             reopen_dir(&self.staging_dirs)
-                .and_then(|rooms| sync::sync_all(SyncPoint::StagingDirectory, rooms))
+                .and_then(|staging_dirs| sync::sync_all(SyncPoint::StagingDirectory, staging_dirs))
                 .map_err(errno_to_store_error)?;
             self.is_name_synced.store(true, Ordering::Release);
         }
@@ -210,8 +216,8 @@ impl StagingArea {
 
     /// Returns an empty intent log: an unused one, a new one, or the spare one if the disk is full.
     pub(super) fn take_intent_log(&self, durability: Durability) -> StoreResult<IntentLog> {
-        if let Some(journal) = self.idle_intent_logs.lock().pop() {
-            return Ok(journal);
+        if let Some(intent_log) = self.idle_intent_logs.lock().pop() {
+            return Ok(intent_log);
         }
         let name = format!("j{}", self.next_name.fetch_add(1, Ordering::Relaxed));
         match IntentLog::create(self.staging_dir_fd(), name.clone(), durability) {
@@ -222,17 +228,17 @@ impl StagingArea {
                     name,
                 ))
             }
-            made => made,
+            created => created,
         }
     }
 
     /// Accepts a cleared intent log for later use, or removes it if there are enough.
-    pub(super) fn return_intent_log(&self, journal: IntentLog) {
-        let mut journals = self.idle_intent_logs.lock();
-        if journals.len() < MAX_IDLE_INTENT_LOGS {
-            journals.push(journal);
+    pub(super) fn return_intent_log(&self, intent_log: IntentLog) {
+        let mut intent_logs = self.idle_intent_logs.lock();
+        if intent_logs.len() < MAX_IDLE_INTENT_LOGS {
+            intent_logs.push(intent_log);
         } else {
-            let _ = host::unlink(self.staging_dir_fd(), journal.name().as_bytes());
+            let _ = host::unlink(self.staging_dir_fd(), intent_log.name().as_bytes());
         }
     }
 
@@ -249,7 +255,10 @@ impl StagingArea {
     /// Counts the dead staging directories that hold an unfinished change, for [`stead_core::Store::verify`].
     pub(super) fn count_unfinished(&self) -> HostResult<usize> {
         let dead = abandoned_staging_dirs(&self.staging_dirs)?;
-        Ok(dead.iter().filter(|room| super::intent_log::has_unfinished_change(&room.dir)).count())
+        Ok(dead
+            .iter()
+            .filter(|staging_dir| super::intent_log::has_unfinished_change(&staging_dir.dir))
+            .count())
     }
 
     /// The reports about what recovery could not decide, as far as they have not been removed.
@@ -287,10 +296,10 @@ pub(super) fn staging_dir_name(number: u64) -> String {
 
 /// Moves an entry of a staging directory to `recovered/`, where its owner can find it, and returns its new name; `None` if
 /// the entry is missing.
-pub(super) fn rescue(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
+pub(super) fn rescue(staging_dir: BorrowedFd<'_>, name: &str, rescued: &Dir) -> HostResult<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
-    match owner_access::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
+    match owner_access::rename_new((staging_dir, name.as_bytes()), (rescued.as_fd(), to.as_bytes())) {
         Err(Errno::NOENT) => Ok(None),
         result => result.map(|()| Some(to)),
     }
@@ -305,8 +314,8 @@ pub(super) struct TempEntry {
 }
 
 impl TempEntry {
-    pub(super) fn new(shop: &Arc<StagingArea>, name: String) -> Self {
-        TempEntry { staging: shop.clone(), name, is_placed: false }
+    pub(super) fn new(staging: &Arc<StagingArea>, name: String) -> Self {
+        TempEntry { staging: staging.clone(), name, is_placed: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -345,8 +354,8 @@ fn find_location(root: &Root, state: &Path, confinement: Confinement) -> StoreRe
         Some(dir) => dir,
         None => private_dir(&root.dir, STATE_DIR_NAME).map_err(errno_to_store_error)?,
     };
-    let all = private_dir(&state, "physical").map_err(errno_to_store_error)?;
-    private_dir(&all, &directory_id(&root.stat)).map_err(errno_to_store_error)
+    let areas = private_dir(&state, "physical").map_err(errno_to_store_error)?;
+    private_dir(&areas, &directory_id(&root.stat)).map_err(errno_to_store_error)
 }
 
 /// Opens a directory with mode 0700, and makes it if it is missing.
@@ -365,20 +374,20 @@ pub(super) fn reopen_dir(dir: &Dir) -> HostResult<OwnedFd> {
 }
 
 /// Removes rescued content and reports that have been kept long enough.
-fn prune_rescued(kept: &Dir) {
+fn prune_rescued(rescued: &Dir) {
     let oldest = SystemClock.now().as_secs() - RESCUED_FOR_SECONDS;
-    let mut old = Vec::new();
-    let Ok(view) = reopen_dir(kept) else { return };
+    let mut expired = Vec::new();
+    let Ok(view) = reopen_dir(rescued) else { return };
     let listed = host::entries(view, |name, _| {
-        let since =
+        let rescued_at =
             std::str::from_utf8(name).ok().and_then(|name| name.split('-').next()?.parse::<i64>().ok());
-        if since.is_some_and(|millis| Timestamp(millis * 1_000_000).as_secs() < oldest) {
-            old.push(name.to_vec());
+        if rescued_at.is_some_and(|millis| Timestamp(millis * 1_000_000).as_secs() < oldest) {
+            expired.push(name.to_vec());
         }
     });
     if listed.is_ok() {
-        for name in old {
-            let _ = tree::remove(kept, &name);
+        for name in expired {
+            let _ = tree::remove(rescued, &name);
         }
     }
 }
@@ -395,8 +404,8 @@ pub(super) fn find_displaced_dirs(
         let path = format!("physical/{}/{name}", directory_id(&root.stat));
         state.enter(path.as_bytes(), OpenMode::Directory).ok()
     };
-    let [past, more] = DISPLACED_DIR_NAMES.map(open);
-    Some(DisplacedDirs { primary: past?, overflow: more })
+    let [primary, overflow] = DISPLACED_DIR_NAMES.map(open);
+    Some(DisplacedDirs { primary: primary?, overflow })
 }
 
 /// Whether a rename between the two is possible: that needs the same mount, and on some file systems the same

@@ -39,39 +39,39 @@ pub(super) struct StagingDir {
 /// `opening` lock.
 pub(super) fn make_or_take_spare(
     top: &Dir,
-    rooms: &Dir,
+    staging_dirs: &Dir,
     name: &str,
     locks: &Locks,
 ) -> StoreResult<StagingDir> {
     // Its name is synced by the first change, so that a process that only reads need not wait for the disk.
-    let made = host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(errno_to_store_error);
-    match made.and_then(|()| open(rooms, name, locks)) {
-        Ok(room) => {
+    let created = host::make_dir(staging_dirs.as_fd(), name.as_bytes()).map_err(errno_to_store_error);
+    match created.and_then(|()| open(staging_dirs, name, locks)) {
+        Ok(staging_dir) => {
             make_spare(top);
-            Ok(room)
+            Ok(staging_dir)
         }
         Err(StoreError::NoSpace) => {
-            let _ = tree::remove(rooms, name.as_bytes());
+            let _ = tree::remove(staging_dirs, name.as_bytes());
             let spare = (top.as_fd(), SPARE_NAME.as_bytes());
-            match host::rename_new(spare, (rooms.as_fd(), name.as_bytes())) {
+            match host::rename_new(spare, (staging_dirs.as_fd(), name.as_bytes())) {
                 Err(Errno::NOENT) => return Err(StoreError::NoSpace),
-                taken => taken.map_err(errno_to_store_error)?,
+                renamed => renamed.map_err(errno_to_store_error)?,
             }
-            Ok(StagingDir { is_spare: true, ..open(rooms, name, locks)? })
+            Ok(StagingDir { is_spare: true, ..open(staging_dirs, name, locks)? })
         }
         Err(error) => Err(error),
     }
 }
 
-fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
-    let dir = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
+fn open(staging_dirs: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
+    let dir = staging_dirs.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
     let lock = host::open_or_create(dir.as_fd(), "lock").map_err(errno_to_store_error)?;
     host::lock(&lock, LockMode::Exclusive, locks.wait_deadline()).map_err(errno_to_store_error)?;
     if let Some(boot) = boot::id() {
         lock.write_all_at(&boot, 0).map_err(io_to_store_error)?;
     }
-    let noted = RevisionNotes::new(dir.as_fd())?;
-    Ok(StagingDir { dir, lock, revision_notes: noted, is_spare: false })
+    let revision_notes = RevisionNotes::new(dir.as_fd())?;
+    Ok(StagingDir { dir, lock, revision_notes, is_spare: false })
 }
 
 /// Makes the spare staging directory, unless there is one. A failure, such as a full disk, is ignored.
@@ -82,12 +82,12 @@ fn make_spare(top: &Dir) {
     let make = || -> StoreResult<()> {
         tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes()).map_err(errno_to_store_error)?;
         host::make_dir(top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()).map_err(errno_to_store_error)?;
-        let room =
+        let staging_dir =
             top.enter(UNFINISHED_SPARE_NAME.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
-        let lock = host::create(room.as_fd(), b"lock").map_err(errno_to_store_error)?;
+        let lock = host::create(staging_dir.as_fd(), b"lock").map_err(errno_to_store_error)?;
         lock.write_all_at(&[0; 64], 0).map_err(io_to_store_error)?;
-        RevisionNotes::new(room.as_fd())?;
-        intent_log::make_spare_intent_log(room.as_fd(), SPARE_INTENT_LOG.as_bytes())?;
+        RevisionNotes::new(staging_dir.as_fd())?;
+        intent_log::make_spare_intent_log(staging_dir.as_fd(), SPARE_INTENT_LOG.as_bytes())?;
         let (from, to) =
             ((top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
         host::rename_new(from, to).map_err(errno_to_store_error)
@@ -97,39 +97,46 @@ fn make_spare(top: &Dir) {
     }
 }
 
-/// Takes a spare intent log and gives it this name in `room`: the log of `room` itself if that was the spare directory,
-/// otherwise that of the spare directory.
-pub(super) fn take_spare_intent_log(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
-    let own = host::rename_new((room.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()));
-    let taken = own.or_else(|_| {
+/// Takes a spare intent log and gives it this name in `staging_dir`: the log of `staging_dir` itself if that was the
+/// spare directory, otherwise that of the spare directory.
+pub(super) fn take_spare_intent_log(top: &Dir, staging_dir: &Dir, name: &str) -> StoreResult<File> {
+    let own_spare = host::rename_new(
+        (staging_dir.as_fd(), SPARE_INTENT_LOG.as_bytes()),
+        (staging_dir.as_fd(), name.as_bytes()),
+    );
+    let renamed = own_spare.or_else(|_| {
         let spare = top.enter(SPARE_NAME.as_bytes(), OpenMode::Traverse)?;
-        host::rename_new((spare.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()))
+        host::rename_new((spare.as_fd(), SPARE_INTENT_LOG.as_bytes()), (staging_dir.as_fd(), name.as_bytes()))
     });
-    taken.map_err(|_| StoreError::NoSpace)?;
-    Ok(room.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?.into())
+    renamed.map_err(|_| StoreError::NoSpace)?;
+    Ok(staging_dir.open(name.as_bytes(), OpenMode::ReadWrite).map_err(errno_to_store_error)?.into())
 }
 
 /// Clears the spare staging directory, but keeps its files with their blocks, and puts it back for the next process.
-pub(super) fn return_spare(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
-    let room = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
-    let names = tree::names(&room).map_err(errno_to_store_error)?;
+pub(super) fn return_spare(top: &Dir, staging_dirs: &Dir, name: &str) -> StoreResult<()> {
+    let staging_dir =
+        staging_dirs.enter(name.as_bytes(), OpenMode::Directory).map_err(errno_to_store_error)?;
+    let names = tree::names(&staging_dir).map_err(errno_to_store_error)?;
     for (name, _) in names {
         match &*name {
             b"lock" => {}
-            b"acted" => RevisionNotes::new(room.as_fd())?.clear()?,
+            b"acted" => RevisionNotes::new(staging_dir.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
                 // Its change has ended: the next process must not read the records as its own.
-                let file = File::from(room.open(log, OpenMode::ReadWrite).map_err(errno_to_store_error)?);
+                let file =
+                    File::from(staging_dir.open(log, OpenMode::ReadWrite).map_err(errno_to_store_error)?);
                 file.write_all_at(&[0; 32], 0).map_err(io_to_store_error)?;
-                let named =
-                    host::rename_new((room.as_fd(), log), (room.as_fd(), SPARE_INTENT_LOG.as_bytes()));
-                if named.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
-                    tree::remove(&room, log).map_err(errno_to_store_error)?;
+                let renamed = host::rename_new(
+                    (staging_dir.as_fd(), log),
+                    (staging_dir.as_fd(), SPARE_INTENT_LOG.as_bytes()),
+                );
+                if renamed.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
+                    tree::remove(&staging_dir, log).map_err(errno_to_store_error)?;
                 }
             }
-            other => tree::remove(&room, other).map_err(errno_to_store_error)?,
+            other => tree::remove(&staging_dir, other).map_err(errno_to_store_error)?,
         }
     }
-    let (from, to) = ((rooms.as_fd(), name.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
+    let (from, to) = ((staging_dirs.as_fd(), name.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
     host::rename_new(from, to).map_err(errno_to_store_error)
 }

@@ -57,11 +57,11 @@ impl PhysicalStore {
     /// Opens the directory at `root`, and repairs what a crash may have left half done.
     pub fn open(root: impl AsRef<Path>, options: PhysicalOptions) -> StoreResult<Self> {
         let resolved = std::fs::canonicalize(root).map_err(io_to_store_error)?;
-        let named = match &options.state {
+        let state_path = match &options.state {
             Some(state) => state.clone(),
             None => state_folder_of(&[&resolved]).ok_or_else(no_state_dir_error)?.join(STATE_DIR_NAME),
         };
-        let state = resolve_existing_prefix(&named);
+        let state = resolve_existing_prefix(&state_path);
         if resolved.starts_with(&state) {
             return Err(StoreError::Invalid(
                 "the directory is inside Stead's own state directory; use another one".to_owned(),
@@ -74,33 +74,38 @@ impl PhysicalStore {
         // A symlink on the way to Stead's own files is as much to be kept from agents as where it leads.
         let masked =
             options.mask.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
-        let masked: Vec<_> = masked.chain([state.clone(), resolve_parent(&named)]).collect();
-        let held =
+        let masked: Vec<_> = masked.chain([state.clone(), resolve_parent(&state_path)]).collect();
+        let pinned =
             options.pinned.iter().flat_map(|path| [resolve_existing_prefix(path), resolve_parent(path)]);
-        let mask = Mask::new(&resolved, masked.iter().cloned()).with_pinned(&resolved, held);
+        let mask = Mask::new(&resolved, masked.iter().cloned()).with_pinned(&resolved, pinned);
         let root = root.with_masked(&mask, masked);
-        let life = Arc::new(FaultPoint::new(options.faults.clone()));
+        let fault_point = Arc::new(FaultPoint::new(options.faults.clone()));
         let database = options.ledger.database_id(&state);
         let id = PhysicalStore::id_in(database, &resolved);
-        let home = DirectoryIdentity::new(&root, &resolved, &state, &options.pinned);
-        let ledger = (options.ledger.clone(), options.durability);
-        let pasts = staging_area::find_displaced_dirs(&root, &state, options.confinement);
-        let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.displaced_retention, pasts));
-        let (nodes, gone, durability) =
+        let identity = DirectoryIdentity::new(&root, &resolved, &state, &options.pinned);
+        let ledger_source = (options.ledger.clone(), options.durability);
+        let displaced_dirs = staging_area::find_displaced_dirs(&root, &state, options.confinement);
+        let history = Arc::new(PhysicalHistory::new(
+            ledger_source,
+            identity,
+            options.displaced_retention,
+            displaced_dirs,
+        ));
+        let (node_path_table, root_removed, durability) =
             (NodePathTable::default(), AtomicBool::new(false), options.durability);
-        let (shop, opening) = (OnceLock::new(), Mutex::new(()));
+        let (staging, staging_open_lock) = (OnceLock::new(), Mutex::new(()));
         let store = PhysicalStore {
             id,
             database,
             root,
             mask,
-            node_path_table: nodes,
+            node_path_table,
             durability,
-            history: keeping,
-            fault_point: life,
-            root_removed: gone,
-            staging: shop,
-            staging_open_lock: opening,
+            history,
+            fault_point,
+            root_removed,
+            staging,
+            staging_open_lock,
             state,
             options,
         };
@@ -135,7 +140,7 @@ impl PhysicalStore {
     /// tell what happened, or build on it.
     fn check_and_recover(&self) -> StoreResult<()> {
         self.check_usable()?;
-        self.staging_if_open().map_or(Ok(()), |shop| shop.recover_if_needed(&self.root))
+        self.staging_if_open().map_or(Ok(()), |staging| staging.recover_if_needed(&self.root))
     }
 
     /// The staging area, if it is open.
@@ -145,27 +150,28 @@ impl PhysicalStore {
 
     /// The staging area, for a change: opened now if that was not possible before.
     pub(super) fn staging(&self) -> StoreResult<&Arc<StagingArea>> {
-        if let Some(shop) = self.staging.get() {
-            return Ok(shop);
+        if let Some(staging) = self.staging.get() {
+            return Ok(staging);
         }
-        let _turn = self.staging_open_lock.lock();
-        if let Some(shop) = self.staging.get() {
-            return Ok(shop);
+        let _lock = self.staging_open_lock.lock();
+        if let Some(staging) = self.staging.get() {
+            return Ok(staging);
         }
-        let shop = StagingArea::open(
+        let staging = StagingArea::open(
             &self.root,
             &self.state,
             &self.options,
             self.fault_point.clone(),
             self.history.clone(),
         )?;
-        Ok(self.staging.get_or_init(|| shop))
+        Ok(self.staging.get_or_init(|| staging))
     }
 }
 
 fn no_state_dir_error() -> StoreError {
-    let what = "there is no home directory for Stead's state; set XDG_STATE_HOME, or name a state directory";
-    StoreError::Invalid(what.to_owned())
+    let message =
+        "there is no home directory for Stead's state; set XDG_STATE_HOME, or name a state directory";
+    StoreError::Invalid(message.to_owned())
 }
 
 /// The path with its symlinks resolved, but for the last name.
@@ -237,18 +243,18 @@ impl Store for PhysicalStore {
 
     fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.check_and_recover()?;
-        let shop = self.staging()?;
+        let staging = self.staging()?;
         Ok(match of {
-            DraftBase::Empty => Box::new(NewDraft::new(shop)?),
+            DraftBase::Empty => Box::new(NewDraft::new(staging)?),
             DraftBase::File(at) => {
                 let located = self.locate(at, LookupPurpose::Find)?;
                 let (base, stat) = self.open_file(&located)?;
-                if stat.uid != shop.uid {
+                if stat.uid != staging.uid {
                     // Another user's: whether it may be written to is told now, and not when it is put into place.
                     let (dir, name) = self.open_parent(&located)?;
                     dir.open(name, OpenMode::Write).map_err(errno_to_store_error)?;
                 }
-                Box::new(OverlayDraft::new(shop, base, stat))
+                Box::new(OverlayDraft::new(staging, base, stat))
             }
         })
     }
@@ -264,8 +270,8 @@ impl Store for PhysicalStore {
             sync::sync_file_system(sync::SyncPoint::DeferredChanges, &self.root.dir)
                 .map_err(errno_to_store_error)?;
             // Without a staging area nothing was changed.
-            if let Some(shop) = self.staging_if_open()
-                && let Some(ledger) = shop.history.ledger()?
+            if let Some(staging) = self.staging_if_open()
+                && let Some(ledger) = staging.history.ledger()?
             {
                 ledger.sync()?;
             }
@@ -345,23 +351,23 @@ impl History for PhysicalStore {
 
     fn capture(
         &self,
-        extents: &CaptureScopes,
+        scopes: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
         self.check_and_recover()?;
-        self.capture_directory(extents, operation, progress)
+        self.capture_directory(scopes, operation, progress)
     }
 
     /// The directory as a snapshot holds it.
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.check_usable()?;
-        self.as_of_snapshot(version)
+        self.as_of_snapshot(revision)
     }
 
-    fn open_content(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_content(&self, content: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.check_usable()?;
-        self.open_content_ref(past)
+        self.open_content_ref(content)
     }
 }
 
@@ -390,34 +396,34 @@ impl Maintenance for PhysicalStore {
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.check_and_recover()?;
-        if let Some(shop) = self.staging_if_open()
-            && shop.count_unfinished().map_err(errno_to_store_error)? > 0
+        if let Some(staging) = self.staging_if_open()
+            && staging.count_unfinished().map_err(errno_to_store_error)? > 0
         {
-            shop.recover(&self.root)?;
+            staging.recover(&self.root)?;
         }
-        let mut verified = VerifyReport::default();
+        let mut report = VerifyReport::default();
         self.walk_below(&NodePath::root(), &WalkOptions::default(), &mut |_| {
-            verified.entries += 1;
-            if verified.entries % 1_024 == 0 {
-                progress(verified.entries);
+            report.entries += 1;
+            if report.entries % 1_024 == 0 {
+                progress(report.entries);
             }
             ControlFlow::Continue(())
         })?;
-        if let Some(shop) = self.staging_if_open() {
-            verified.unreferenced = shop.rescued_bytes();
-            let unfinished = shop.count_unfinished().map_err(errno_to_store_error)?;
+        if let Some(staging) = self.staging_if_open() {
+            report.unreferenced = staging.rescued_bytes();
+            let unfinished = staging.count_unfinished().map_err(errno_to_store_error)?;
             if unfinished > 0 {
-                verified.problems.push(format!(
+                report.problems.push(format!(
                     "{unfinished} process(es) ended in the middle of a change; open the Store again to roll the \
                      change back"
                 ));
             }
         }
-        if let Some(shop) = self.staging_if_open() {
-            verified.problems.extend(shop.recovery_reports()?);
+        if let Some(staging) = self.staging_if_open() {
+            report.problems.extend(staging.recovery_reports()?);
         }
-        self.verify_displaced(&mut verified, progress)?;
-        progress(verified.entries);
-        Ok(verified)
+        self.verify_displaced(&mut report, progress)?;
+        progress(report.entries);
+        Ok(report)
     }
 }

@@ -26,11 +26,11 @@ pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> HostResult<Vec<(Box<[u8]
             names.push((name.into(), kind));
         }
     })?;
-    let settle = |(name, kind): (Box<[u8]>, Option<NodeKind>)| {
+    let with_kind = |(name, kind): (Box<[u8]>, Option<NodeKind>)| {
         let kind = kind.or_else(|| dir.stat_at(&name).ok().map(|stat| stat.kind))?;
         Some((name, kind))
     };
-    Ok(names.into_iter().filter_map(settle).collect())
+    Ok(names.into_iter().filter_map(with_kind).collect())
 }
 
 /// Removes a name in one of Stead's own directories and, if it is a directory, everything below it. A missing name is
@@ -49,15 +49,15 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     while next < found.len() {
         let path = found[next].clone();
         next += 1;
-        let here = owner_access::enter(&top, &path)?;
-        for (name, kind) in names(&here)? {
+        let current = owner_access::enter(&top, &path)?;
+        for (name, kind) in names(&current)? {
             if kind == NodeKind::Directory {
                 found.push(join(&path, &name));
             } else {
-                host::unlink(here.as_fd(), &name)?;
+                host::unlink(current.as_fd(), &name)?;
             }
         }
-        here.keep_lifted();
+        current.keep_lifted();
     }
     for path in found.iter().skip(1).rev() {
         let (parent, name) = super::mask::split(path);
@@ -68,14 +68,14 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
 
 /// The size in bytes of everything in and below one of Stead's own directories, without what can't be read.
 pub(super) fn size(dir: &Dir) -> u64 {
-    let (mut size, mut open) = (0_u64, vec![Vec::new()]);
-    while let Some(path) = open.pop() {
-        let Ok(here) = owner_access::enter(dir, &path) else { continue };
-        for (name, _) in names(&here).unwrap_or_default() {
-            let Ok(stat) = here.stat_at(&name) else { continue };
+    let (mut size, mut pending) = (0_u64, vec![Vec::new()]);
+    while let Some(path) = pending.pop() {
+        let Ok(current) = owner_access::enter(dir, &path) else { continue };
+        for (name, _) in names(&current).unwrap_or_default() {
+            let Ok(stat) = current.stat_at(&name) else { continue };
             size = size.saturating_add(stat.size);
             if stat.is_dir() {
-                open.push(join(&path, &name));
+                pending.push(join(&path, &name));
             }
         }
     }
@@ -106,43 +106,43 @@ pub(super) enum SubtreeUse {
 
 /// Refuses a directory that contains something which the step must not touch.
 pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<()> {
-    let spared = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
+    let protected_error = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
     if check.purpose != SubtreeUse::Copy
         && let Some(masked) = check.mask.masked_or_pinned_below(check.at)
     {
-        return spared(masked.strip_prefix(b"/").unwrap_or(masked));
+        return protected_error(masked.strip_prefix(b"/").unwrap_or(masked));
     }
     // If no file of Stead's own has a second name, the files need no check by inode.
-    let second_names = top.may_contain_hard_links();
-    let mut open = vec![Vec::new()];
-    while let Some(path) = open.pop() {
+    let may_have_hard_links = top.may_contain_hard_links();
+    let mut pending = vec![Vec::new()];
+    while let Some(path) = pending.pop() {
         // A directory that is moved as a whole need not be readable; one that is copied has to be.
-        let here = match check.purpose {
+        let current = match check.purpose {
             SubtreeUse::MoveOrRemove => owner_access::enter(top, &path),
             SubtreeUse::Copy => owner_access::enter_as_allowed(top, &path),
         };
-        let here = match here {
-            Ok(here) => here,
+        let current = match current {
+            Ok(current) => current,
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(errno_to_store_error(error)),
         };
-        for (name, kind) in names(&here).map_err(errno_to_store_error)? {
+        for (name, kind) in names(&current).map_err(errno_to_store_error)? {
             let directory = join(check.at, &path);
             let path = join(&path, &name);
-            let second = second_names && kind == NodeKind::File && here.hides_entry(&name);
-            if second || check.mask.hides_entry(&directory, &name) {
+            let is_hard_link = may_have_hard_links && kind == NodeKind::File && current.hides_entry(&name);
+            if is_hard_link || check.mask.hides_entry(&directory, &name) {
                 if check.purpose == SubtreeUse::MoveOrRemove
                     || check.mask.is_other_steads_state(&directory, &name)
                 {
-                    return spared(&path);
+                    return protected_error(&path);
                 }
                 continue;
             }
-            if check.protected.iter().flatten().any(|spare| spare.covers(&path, kind)) {
-                return spared(&path);
+            if check.protected.iter().flatten().any(|protected| protected.covers(&path, kind)) {
+                return protected_error(&path);
             }
             match kind {
-                NodeKind::Directory => open.push(path),
+                NodeKind::Directory => pending.push(path),
                 NodeKind::Special(_) if check.purpose == SubtreeUse::Copy => {
                     return Err(StoreError::Special(kind));
                 }
@@ -162,13 +162,13 @@ pub(super) fn copy(
     to: &Dir,
     check: impl Fn() -> StoreResult<()>,
 ) -> StoreResult<()> {
-    let mut open = vec![Vec::new()];
+    let mut pending = vec![Vec::new()];
     // Times are set from the bottom up at the end, because adding an entry changes a directory's time.
-    let mut made = Vec::new();
-    while let Some(path) = open.pop() {
+    let mut directories = Vec::new();
+    while let Some(path) = pending.pop() {
         let source = from.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
-        let sink = to.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
-        made.push((path.clone(), host::stat(&source).map_err(errno_to_store_error)?));
+        let destination = to.enter(&path, OpenMode::Directory).map_err(errno_to_store_error)?;
+        directories.push((path.clone(), host::stat(&source).map_err(errno_to_store_error)?));
         for (name, kind) in names(&source).map_err(errno_to_store_error)? {
             check()?;
             if mask.hides_entry(&join(at, &path), &name) {
@@ -176,16 +176,16 @@ pub(super) fn copy(
             }
             match kind {
                 NodeKind::Directory => {
-                    host::make_dir(sink.as_fd(), &name).map_err(errno_to_store_error)?;
-                    open.push(join(&path, &name));
+                    host::make_dir(destination.as_fd(), &name).map_err(errno_to_store_error)?;
+                    pending.push(join(&path, &name));
                 }
                 NodeKind::Symlink => {
                     let stat = source.stat_at(&name).map_err(errno_to_store_error)?;
                     let target = host::read_link(source.as_fd(), &name).map_err(errno_to_store_error)?;
-                    host::make_symlink(sink.as_fd(), &name, &target).map_err(errno_to_store_error)?;
-                    host::set_modified_at(sink.as_fd(), &name, stat.modified)
+                    host::make_symlink(destination.as_fd(), &name, &target).map_err(errno_to_store_error)?;
+                    host::set_modified_at(destination.as_fd(), &name, stat.modified)
                         .map_err(errno_to_store_error)?;
-                    host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid)
+                    host::set_link_owner(destination.as_fd(), &name, stat.uid, stat.gid)
                         .map_err(errno_to_store_error)?;
                 }
                 NodeKind::File => {
@@ -198,14 +198,15 @@ pub(super) fn copy(
                     if source.hides(&host::stat(&from).map_err(errno_to_store_error)?) {
                         continue;
                     }
-                    let sink = host::create(sink.as_fd(), &name).map_err(errno_to_store_error)?;
-                    copy_file(&from, &sink)?;
+                    let destination =
+                        host::create(destination.as_fd(), &name).map_err(errno_to_store_error)?;
+                    copy_file(&from, &destination)?;
                 }
                 NodeKind::Special(_) => return Err(StoreError::Special(kind)),
             }
         }
     }
-    for (path, stat) in made.iter().rev() {
+    for (path, stat) in directories.iter().rev() {
         let dir = to.open(path, OpenMode::Directory).map_err(errno_to_store_error)?;
         copy_attributes(&dir, stat)?;
     }

@@ -26,28 +26,65 @@ use crate::boot;
 
 /// An action, and what it takes to undo it.
 ///
-/// Paths start at the root. `stash` is a name in the staging directory. `print` is the fingerprint of what the action
-/// puts into place. `changed` is the change time (ctime) that the removed or renamed
-/// entry had before; of two exchanged entries, that of the first.
+/// Paths start at the root. `staged_name` is a name in the staging directory. `fingerprint` is the fingerprint of what the
+/// action puts into place. `changed` is the change time (ctime) that the removed or renamed entry had before; of two
+/// exchanged entries, that of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum UndoRecord {
-    /// The entry `stash` was moved to `at`, where nothing was.
-    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<TreeFingerprint> },
-    /// The entry `stash` and what was at `at` were exchanged.
-    Replaced { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<TreeFingerprint> },
-    /// What was at `at` was moved to `stash`.
-    Removed { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
+    /// The entry `staged_name` was moved to `at`, where nothing was.
+    Placed {
+        at: Vec<u8>,
+        #[serde(rename = "stash")]
+        staged_name: String,
+        ino: u64,
+        #[serde(rename = "print")]
+        fingerprint: Option<TreeFingerprint>,
+    },
+    /// The entry `staged_name` and what was at `at` were exchanged.
+    Replaced {
+        at: Vec<u8>,
+        #[serde(rename = "stash")]
+        staged_name: String,
+        #[serde(rename = "ours")]
+        our_ino: u64,
+        #[serde(rename = "theirs")]
+        their_ino: u64,
+        #[serde(rename = "print")]
+        fingerprint: Option<TreeFingerprint>,
+    },
+    /// What was at `at` was moved to `staged_name`.
+    Removed {
+        at: Vec<u8>,
+        #[serde(rename = "stash")]
+        staged_name: String,
+        ino: u64,
+        changed: Timestamp,
+    },
     /// `from` was renamed to `to`, where nothing was.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
-    /// `from` was renamed to `to`, and replaced what was there. `stash` is a hard link to what was replaced; `None` if
-    /// that was an empty directory.
-    MovedOver { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp, stash: Option<String> },
+    /// `from` was renamed to `to`, and replaced what was there. `staged_name` is a hard link to what was replaced; `None`
+    /// if that was an empty directory.
+    MovedOver {
+        from: Vec<u8>,
+        to: Vec<u8>,
+        ino: u64,
+        changed: Timestamp,
+        #[serde(rename = "stash")]
+        staged_name: Option<String>,
+    },
     /// `from` and `to` were exchanged.
     Exchanged { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
     /// A file was written into in place.
     Patched { at: Vec<u8>, patch: FilePatch },
     /// Mode and modification time were set.
-    AttributesSet { at: Vec<u8>, ino: u64, before: ModeAndTime, after: ModeAndTime, alone: bool },
+    AttributesSet {
+        at: Vec<u8>,
+        ino: u64,
+        before: ModeAndTime,
+        after: ModeAndTime,
+        #[serde(rename = "alone")]
+        is_only_action: bool,
+    },
 }
 
 /// When an action is undone.
@@ -112,24 +149,24 @@ impl UndoContext<'_> {
         stat_if_exists(host::stat_at(self.staging_dir, name.as_bytes()))
     }
 
-    fn rescue(&self, stash: &str) -> StoreResult<()> {
-        rescue(self.staging_dir, stash, self.rescued).map(drop).map_err(errno_to_store_error)
+    fn rescue(&self, staged_name: &str) -> StoreResult<()> {
+        rescue(self.staging_dir, staged_name, self.rescued).map(drop).map_err(errno_to_store_error)
     }
 
     /// Keeps an entry that can't go back to its place, and reports it.
-    fn rescue_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
-        match rescue(self.staging_dir, stash, self.rescued).map_err(errno_to_store_error)? {
-            Some(name) => self.report(at, why, Some(&name)),
+    fn rescue_and_report(&self, at: &[u8], staged_name: &str, undecided: Undecided) -> StoreResult<()> {
+        match rescue(self.staging_dir, staged_name, self.rescued).map_err(errno_to_store_error)? {
+            Some(name) => self.report(at, undecided, Some(&name)),
             None => Ok(()),
         }
     }
 
-    fn report(&self, at: &[u8], why: Undecided, kept: Option<&str>) -> StoreResult<()> {
+    fn report(&self, at: &[u8], undecided: Undecided, rescued_name: Option<&str>) -> StoreResult<()> {
         // A living process returns the error to its caller. Only recovery has no caller to inform.
         if self.when == UndoTime::DuringChange {
             return Ok(());
         }
-        recovery_report::write(self.root, self.rescued, at, why, kept)
+        recovery_report::write(self.root, self.rescued, at, undecided, rescued_name)
     }
 
     /// Whether the machine was restarted since the process of this staging directory started.
@@ -141,64 +178,74 @@ impl UndoContext<'_> {
         };
         let mut boot = [0; boot::ID_LENGTH];
         let is_known = lock.read_exact_at(&mut boot, 0).is_ok();
-        Ok(boot::id().is_some_and(|now| !is_known || now != boot))
+        Ok(boot::id().is_some_and(|current| !is_known || current != boot))
     }
 
     /// Whether the entry is still as the action put it there. Without a fingerprint, it counts as unchanged.
-    fn is_unchanged(&self, spot: &OpenParent<'_>, print: Option<TreeFingerprint>) -> StoreResult<bool> {
-        match print {
-            Some(print) => Ok(TreeFingerprint::of(&spot.dir, spot.name)?.is_unchanged_since(&print)),
+    fn is_unchanged(
+        &self,
+        parent: &OpenParent<'_>,
+        fingerprint: Option<TreeFingerprint>,
+    ) -> StoreResult<bool> {
+        match fingerprint {
+            Some(fingerprint) => {
+                Ok(TreeFingerprint::of(&parent.dir, parent.name)?.is_unchanged_since(&fingerprint))
+            }
             None => Ok(true),
         }
     }
 }
 
 /// Undoes an action, if it happened.
-pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<()> {
+pub(super) fn undo(context: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<()> {
     match action {
-        UndoRecord::Placed { at, stash, ino, print } => {
-            let Some(spot) = site.open_parent(at)? else { return Ok(()) };
-            if site.stat_staged(stash)?.is_some() || !spot.has(*ino)? {
+        UndoRecord::Placed { at, staged_name, ino, fingerprint } => {
+            let Some(parent) = context.open_parent(at)? else { return Ok(()) };
+            if context.stat_staged(staged_name)?.is_some() || !parent.has(*ino)? {
                 return Ok(());
             }
-            if !site.is_unchanged(&spot, *print)? {
-                return site.report(at, Undecided::Made, None);
+            if !context.is_unchanged(&parent, *fingerprint)? {
+                return context.report(at, Undecided::Made, None);
             }
-            owner_access::rename_new(spot.at(), site.staged_entry(stash)).map_err(errno_to_store_error)?;
+            owner_access::rename_new(parent.at(), context.staged_entry(staged_name))
+                .map_err(errno_to_store_error)?;
             // After a crash, a user may be writing into it: it is removed from its place, but not destroyed.
-            if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
+            if context.when == UndoTime::DuringChange { Ok(()) } else { context.rescue(staged_name) }
         }
-        UndoRecord::Replaced { at, stash, ours, theirs, print } => {
-            if site.stat_staged(stash)?.is_none_or(|stat| stat.ino != *theirs) {
+        UndoRecord::Replaced { at, staged_name, our_ino, their_ino, fingerprint } => {
+            if context.stat_staged(staged_name)?.is_none_or(|stat| stat.ino != *their_ino) {
                 return Ok(());
             }
-            match site.open_parent(at)? {
-                Some(spot) if spot.has(*ours)? && site.is_unchanged(&spot, *print)? => {
-                    host::exchange(site.staged_entry(stash), spot.at()).map_err(errno_to_store_error)?;
-                    if site.when == UndoTime::DuringChange { Ok(()) } else { site.rescue(stash) }
+            match context.open_parent(at)? {
+                Some(parent) if parent.has(*our_ino)? && context.is_unchanged(&parent, *fingerprint)? => {
+                    host::exchange(context.staged_entry(staged_name), parent.at())
+                        .map_err(errno_to_store_error)?;
+                    if context.when == UndoTime::DuringChange { Ok(()) } else { context.rescue(staged_name) }
                 }
-                _ => site.rescue_and_report(at, stash, Undecided::Replaced),
+                _ => context.rescue_and_report(at, staged_name, Undecided::Replaced),
             }
         }
-        UndoRecord::Removed { at, stash, .. } => {
-            if site.stat_staged(stash)?.is_none() {
+        UndoRecord::Removed { at, staged_name, .. } => {
+            if context.stat_staged(staged_name)?.is_none() {
                 return Ok(());
             }
-            let Some(spot) = site.open_parent(at)? else {
-                return site.rescue_and_report(at, stash, Undecided::Removed);
+            let Some(parent) = context.open_parent(at)? else {
+                return context.rescue_and_report(at, staged_name, Undecided::Removed);
             };
-            match owner_access::rename_new(site.staged_entry(stash), spot.at()) {
-                Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(at, stash, Undecided::Removed),
+            match owner_access::rename_new(context.staged_entry(staged_name), parent.at()) {
+                Err(Errno::EXIST | Errno::NOENT) => {
+                    context.rescue_and_report(at, staged_name, Undecided::Removed)
+                }
                 result => result.map_err(errno_to_store_error),
             }
         }
-        UndoRecord::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
-        UndoRecord::MovedOver { from, to, ino, stash: Some(stash), .. } => {
-            undo_over(site, from, to, *ino, stash)
+        UndoRecord::Moved { from, to, ino, .. } => move_back(context, from, to, *ino),
+        UndoRecord::MovedOver { from, to, ino, staged_name: Some(staged_name), .. } => {
+            undo_over(context, from, to, *ino, staged_name)
         }
-        UndoRecord::MovedOver { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
+        UndoRecord::MovedOver { from, to, ino, staged_name: None, .. } => move_back(context, from, to, *ino),
         UndoRecord::Exchanged { from, to, from_ino, to_ino, .. } => {
-            let (Some(from), Some(to)) = (site.open_parent(from)?, site.open_parent(to)?) else {
+            let (Some(from), Some(to)) = (context.open_parent(from)?, context.open_parent(to)?) else {
                 return Ok(());
             };
             if from.has(*to_ino)? && to.has(*from_ino)? {
@@ -206,25 +253,27 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
             }
             Ok(())
         }
-        UndoRecord::Patched { at, patch } => undo_patch(site, at, patch),
-        UndoRecord::AttributesSet { at, ino, before, after, alone } => {
-            let Some(spot) = site.open_parent(at)? else { return Ok(()) };
-            let Some(stat) = stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino)
+        UndoRecord::Patched { at, patch } => undo_patch(context, at, patch),
+        UndoRecord::AttributesSet { at, ino, before, after, is_only_action } => {
+            let Some(parent) = context.open_parent(at)? else { return Ok(()) };
+            let Some(stat) = stat_if_exists(parent.dir.stat_at(parent.name))?.filter(|stat| stat.ino == *ino)
             else {
                 return Ok(());
             };
             let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
             // The mode is set first. Any other combination was set by another program.
             let is_half = stat.mode == after.mode && stat.modified == before.modified;
-            if site.when != UndoTime::DuringChange && (*alone && is_complete || !is_complete && !is_half) {
+            if context.when != UndoTime::DuringChange
+                && (*is_only_action && is_complete || !is_complete && !is_half)
+            {
                 return Ok(());
             }
-            host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified)
+            host::set_modified_at(parent.dir.as_fd(), parent.name, before.modified)
                 .map_err(errno_to_store_error)?;
             if let NodeKind::Symlink | NodeKind::Special(_) = stat.kind {
                 return Ok(());
             }
-            let handle = spot.dir.open(spot.name, OpenMode::Handle).map_err(errno_to_store_error)?;
+            let handle = parent.dir.open(parent.name, OpenMode::Handle).map_err(errno_to_store_error)?;
             match host::stat(&handle).map_err(errno_to_store_error)?.ino == *ino {
                 true => host::set_mode(handle, before.mode).map_err(errno_to_store_error),
                 false => Ok(()),
@@ -234,63 +283,72 @@ pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<(
 }
 
 /// Renames an entry back to its old name.
-fn move_back(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
-    let (Some(source), Some(sink)) = (site.open_parent(from)?, site.open_parent(to)?) else { return Ok(()) };
-    if !sink.has(ino)? {
+fn move_back(context: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
+    let (Some(source), Some(destination)) = (context.open_parent(from)?, context.open_parent(to)?) else {
+        return Ok(());
+    };
+    if !destination.has(ino)? {
         return Ok(());
     }
-    match owner_access::rename_new(sink.at(), source.at()) {
+    match owner_access::rename_new(destination.at(), source.at()) {
         // The old name has been taken: the entry stays where it is.
-        Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
+        Err(Errno::EXIST) => context.report(to, Undecided::Moved, None),
         result => result.map_err(errno_to_store_error),
     }
 }
 
 /// Undoes a `MovedOver` with a stash. At any time the name `to` must lead to one file or the other: so the stash and
 /// `to` are exchanged, and then what was moved goes from the stash back to `from`.
-fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
-    let Some(stashed) = site.stat_staged(stash)? else { return Ok(()) };
-    let (source, sink) = (site.open_parent(from)?, site.open_parent(to)?);
-    let has = |spot: &Option<OpenParent<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
+fn undo_over(
+    context: &UndoContext<'_>,
+    from: &[u8],
+    to: &[u8],
+    ino: u64,
+    staged_name: &str,
+) -> StoreResult<()> {
+    let Some(staged_stat) = context.stat_staged(staged_name)? else { return Ok(()) };
+    let (source, destination) = (context.open_parent(from)?, context.open_parent(to)?);
+    let has =
+        |parent: &Option<OpenParent<'_>>, ino| parent.as_ref().map_or(Ok(false), |parent| parent.has(ino));
     // If the stash holds the moved file, an earlier recovery has already exchanged them and then stopped.
-    if stashed.ino != ino {
-        if has(&sink, stashed.ino)? || has(&source, ino)? {
+    if staged_stat.ino != ino {
+        if has(&destination, staged_stat.ino)? || has(&source, ino)? {
             // The rename did not happen. The stash is a second name of what is at `to`, or was there until another
             // program removed it.
             return Ok(());
         }
-        let (Some(source), Some(sink)) = (&source, &sink) else {
-            return site.rescue_and_report(to, stash, Undecided::Moved);
+        let (Some(source), Some(destination)) = (&source, &destination) else {
+            return context.rescue_and_report(to, staged_name, Undecided::Moved);
         };
-        if !sink.has(ino)? {
-            return site.rescue_and_report(to, stash, Undecided::Removed);
+        if !destination.has(ino)? {
+            return context.rescue_and_report(to, staged_name, Undecided::Removed);
         }
         if stat_if_exists(source.dir.stat_at(source.name))?.is_some() {
             // The old name has been taken: the moved file stays where it is.
-            return site.rescue_and_report(to, stash, Undecided::Moved);
+            return context.rescue_and_report(to, staged_name, Undecided::Moved);
         }
-        match host::exchange(site.staged_entry(stash), sink.at()) {
+        match host::exchange(context.staged_entry(staged_name), destination.at()) {
             // Some file systems can't exchange names.
             Err(Errno::INVAL) => {
-                owner_access::rename_new(sink.at(), source.at()).map_err(errno_to_store_error)?;
-                return owner_access::rename_new(site.staged_entry(stash), sink.at())
+                owner_access::rename_new(destination.at(), source.at()).map_err(errno_to_store_error)?;
+                return owner_access::rename_new(context.staged_entry(staged_name), destination.at())
                     .map_err(errno_to_store_error);
             }
             exchanged => exchanged.map_err(errno_to_store_error)?,
         }
     }
-    let Some(source) = source else { return site.rescue_and_report(from, stash, Undecided::Moved) };
-    match owner_access::rename_new(site.staged_entry(stash), source.at()) {
-        Err(Errno::EXIST | Errno::NOENT) => site.rescue_and_report(from, stash, Undecided::Moved),
+    let Some(source) = source else { return context.rescue_and_report(from, staged_name, Undecided::Moved) };
+    match owner_access::rename_new(context.staged_entry(staged_name), source.at()) {
+        Err(Errno::EXIST | Errno::NOENT) => context.rescue_and_report(from, staged_name, Undecided::Moved),
         result => result.map_err(errno_to_store_error),
     }
 }
 
 /// Undoes a write into a file, unless the write is complete and was the only action of its change.
-fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResult<()> {
-    let found = match site.open_parent(at)? {
-        Some(spot) => match stat_if_exists(spot.dir.stat_at(spot.name))? {
-            Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => Some((spot, stat)),
+fn undo_patch(context: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResult<()> {
+    let found = match context.open_parent(at)? {
+        Some(parent) => match stat_if_exists(parent.dir.stat_at(parent.name))? {
+            Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => Some((parent, stat)),
             _ => None,
         },
         None => None,
@@ -298,34 +356,36 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
     // A power cut reorders the writes that were not synced, and may keep a later change of the name. After a restart
     // that can't be told from the work of another program, so nothing is reported. The content from before is kept all
     // the same.
-    let unclear = |why| match (&patch.stash, site.is_of_an_earlier_boot()?) {
-        (Some(stash), false) => site.rescue_and_report(at, stash, why),
-        (None, false) => site.report(at, why, None),
-        (Some(stash), true) => site.rescue(stash),
+    let rescue_unclear = |undecided| match (&patch.old_bytes_name, context.is_of_an_earlier_boot()?) {
+        (Some(old_bytes_name), false) => context.rescue_and_report(at, old_bytes_name, undecided),
+        (None, false) => context.report(at, undecided, None),
+        (Some(old_bytes_name), true) => context.rescue(old_bytes_name),
         (None, true) => Ok(()),
     };
-    let Some((spot, stat)) = found else {
+    let Some((parent, stat)) = found else {
         // Another file has the name. Where the written file is now, and what it holds, is unknown.
-        return if patch.is_only_action && site.is_performed {
+        return if patch.is_only_action && context.is_performed {
             Ok(())
         } else {
-            unclear(Undecided::WrittenElsewhere)
+            rescue_unclear(Undecided::WrittenElsewhere)
         };
     };
-    let file =
-        owner_access::open(&spot.dir, spot.name, OpenMode::ReadWrite).map_err(errno_to_store_error)?.0.into();
-    let may_stay = patch.is_only_action && site.when != UndoTime::DuringChange;
-    match patch.outcome(&file, &stat, site)? {
+    let file = owner_access::open(&parent.dir, parent.name, OpenMode::ReadWrite)
+        .map_err(errno_to_store_error)?
+        .0
+        .into();
+    let may_stay = patch.is_only_action && context.when != UndoTime::DuringChange;
+    match patch.outcome(&file, &stat, context)? {
         PatchOutcome::NotWritten => {
             if stat.mode == patch.after.mode && stat.mode != patch.before.mode {
                 host::set_mode(&file, patch.before.mode).map_err(errno_to_store_error)?;
             }
             Ok(())
         }
-        PatchOutcome::Complete if may_stay => patch.complete(&file, &stat, site.when),
+        PatchOutcome::Complete if may_stay => patch.complete(&file, &stat, context.when),
         PatchOutcome::ChangedSince if may_stay => Ok(()),
-        PatchOutcome::Complete | PatchOutcome::Torn => patch.revert(&file, &stat, site),
-        PatchOutcome::ChangedSince | PatchOutcome::Unclear => unclear(Undecided::Written),
+        PatchOutcome::Complete | PatchOutcome::Torn => patch.revert(&file, &stat, context),
+        PatchOutcome::ChangedSince | PatchOutcome::Unclear => rescue_unclear(Undecided::Written),
     }
 }
 
@@ -335,61 +395,63 @@ fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResu
 /// at their paths answer it, as long as no program has changed them since: Stead's own processes run recovery first. If
 /// the action is known to have happened (`is_performed`), only files that are exactly as before contradict it: then a
 /// power cut has lost the action.
-pub(super) fn has_happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
-    let has = |path: &[u8], ino: u64| match site.open_parent(path)? {
-        Some(spot) => spot.has(ino),
+pub(super) fn has_happened(context: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
+    let has = |path: &[u8], ino: u64| match context.open_parent(path)? {
+        Some(parent) => parent.has(ino),
         None => Ok(false),
     };
-    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match site.open_parent(path)? {
-        Some(spot) => {
-            let stat = stat_if_exists(spot.dir.stat_at(spot.name))?;
+    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match context.open_parent(path)? {
+        Some(parent) => {
+            let stat = stat_if_exists(parent.dir.stat_at(parent.name))?;
             StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (ino, changed)))
         }
         None => Ok(false),
     };
     Ok(match action {
-        UndoRecord::Placed { at, stash, ino, .. } => {
-            site.stat_staged(stash)?.is_none() && (site.is_performed || has(at, *ino)?)
+        UndoRecord::Placed { at, staged_name, ino, .. } => {
+            context.stat_staged(staged_name)?.is_none() && (context.is_performed || has(at, *ino)?)
         }
-        UndoRecord::Replaced { at, stash, ours, .. } => match site.stat_staged(stash)? {
-            Some(stat) => stat.ino != *ours,
-            None => site.is_performed || has(at, *ours)?,
+        UndoRecord::Replaced { at, staged_name, our_ino, .. } => match context.stat_staged(staged_name)? {
+            Some(stat) => stat.ino != *our_ino,
+            None => context.is_performed || has(at, *our_ino)?,
         },
-        UndoRecord::Removed { at, stash, ino, changed } => {
+        UndoRecord::Removed { at, staged_name, ino, changed } => {
             // If the content was not kept, it is gone, and a file that was created since may have its inode.
-            site.stat_staged(stash)?.is_some() || site.is_performed && !is_as_before(at, *ino, *changed)?
+            context.stat_staged(staged_name)?.is_some()
+                || context.is_performed && !is_as_before(at, *ino, *changed)?
         }
         UndoRecord::Moved { from, to, ino, changed }
         | UndoRecord::MovedOver { from, to, ino, changed, .. }
         | UndoRecord::Exchanged { from, to, from_ino: ino, changed, .. } => {
-            has(to, *ino)? || site.is_performed && !is_as_before(from, *ino, *changed)?
+            has(to, *ino)? || context.is_performed && !is_as_before(from, *ino, *changed)?
         }
         UndoRecord::Patched { at, patch } => {
-            let Some(spot) = site.open_parent(at)? else { return Ok(site.is_performed) };
-            match stat_if_exists(spot.dir.stat_at(spot.name))? {
+            let Some(parent) = context.open_parent(at)? else { return Ok(context.is_performed) };
+            match stat_if_exists(parent.dir.stat_at(parent.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => {
-                    let (file, _) = owner_access::open(&spot.dir, spot.name, OpenMode::Read)
+                    let (file, _) = owner_access::open(&parent.dir, parent.name, OpenMode::Read)
                         .map_err(errno_to_store_error)?;
                     matches!(
-                        patch.outcome(&file.into(), &stat, site)?,
+                        patch.outcome(&file.into(), &stat, context)?,
                         PatchOutcome::Complete | PatchOutcome::ChangedSince
                     )
                 }
-                _ => site.is_performed,
+                _ => context.is_performed,
             }
         }
-        UndoRecord::AttributesSet { at, ino, before, after, .. } => match site.open_parent(at)? {
-            Some(spot) => {
-                match stat_if_exists(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
+        UndoRecord::AttributesSet { at, ino, before, after, .. } => match context.open_parent(at)? {
+            Some(parent) => {
+                match stat_if_exists(parent.dir.stat_at(parent.name))?.filter(|stat| stat.ino == *ino) {
                     Some(stat) => {
-                        let is =
-                            |looks: &ModeAndTime| (stat.mode, stat.modified) == (looks.mode, looks.modified);
-                        is(after) || site.is_performed && !is(before)
+                        let has_attributes = |attributes: &ModeAndTime| {
+                            (stat.mode, stat.modified) == (attributes.mode, attributes.modified)
+                        };
+                        has_attributes(after) || context.is_performed && !has_attributes(before)
                     }
-                    None => site.is_performed,
+                    None => context.is_performed,
                 }
             }
-            None => site.is_performed,
+            None => context.is_performed,
         },
     })
 }
@@ -399,7 +461,7 @@ impl UndoRecord {
     pub(super) fn is_only_action(&self) -> bool {
         match self {
             UndoRecord::Patched { patch, .. } => patch.is_only_action,
-            UndoRecord::AttributesSet { alone, .. } => *alone,
+            UndoRecord::AttributesSet { is_only_action, .. } => *is_only_action,
             _ => false,
         }
     }
@@ -418,9 +480,11 @@ impl UndoRecord {
     /// The name in the staging directory that holds, or will hold, what the action displaces.
     pub(super) fn displaced_name(&self) -> Option<&str> {
         match self {
-            UndoRecord::Replaced { stash, .. } | UndoRecord::Removed { stash, .. } => Some(stash),
-            UndoRecord::MovedOver { stash, .. } => stash.as_deref(),
-            UndoRecord::Patched { patch, .. } => patch.stash.as_deref(),
+            UndoRecord::Replaced { staged_name, .. } | UndoRecord::Removed { staged_name, .. } => {
+                Some(staged_name)
+            }
+            UndoRecord::MovedOver { staged_name, .. } => staged_name.as_deref(),
+            UndoRecord::Patched { patch, .. } => patch.old_bytes_name.as_deref(),
             UndoRecord::Placed { .. }
             | UndoRecord::Moved { .. }
             | UndoRecord::Exchanged { .. }

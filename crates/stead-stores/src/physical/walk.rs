@@ -34,13 +34,13 @@ fn search_timeout_error() -> StoreError {
 }
 
 /// Opens a directory below the start of a walk. `None` if the walk goes on without it: it vanished, became something
-/// else, lies on another mount, or the host denies access. The last two are added to `unread`.
-fn enter(top: &Dir, path: &[u8], unread: &UnreadablePaths) -> StoreResult<Option<Dir>> {
+/// else, lies on another mount, or the host denies access. The last two are added to `unreadable`.
+fn enter(top: &Dir, path: &[u8], unreadable: &UnreadablePaths) -> StoreResult<Option<Dir>> {
     match top.enter(path, OpenMode::Directory) {
         Ok(dir) => Ok(Some(dir)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
-            unread.add(StorePath::from_checked(path), errno_to_store_error(error));
+            unreadable.add(StorePath::from_checked(path), errno_to_store_error(error));
             Ok(None)
         }
         Err(error) => Err(errno_to_store_error(error)),
@@ -68,11 +68,11 @@ impl PhysicalStore {
                 return Err(search_timeout_error());
             }
             let path = found.path.clone();
-            let enters = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
+            let should_enter = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
             if walk.matches(&path) && visit(found).is_break() {
                 return Ok(());
             }
-            if enters {
+            if should_enter {
                 let Some(dir) = enter(&top, path.as_bytes(), &walk.unreadable)? else { continue };
                 waiting.extend(
                     self.read_directory(&dir, &located.full_path, path.as_bytes(), walk)?.into_iter().rev(),
@@ -92,14 +92,14 @@ impl PhysicalStore {
     ) -> StoreResult<Vec<WalkEntry>> {
         let mut names = tree::names_ending(dir, walk.name_suffix()).map_err(errno_to_store_error)?;
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let here = join(base, path);
-        let mut level = Vec::with_capacity(names.len());
+        let dir_path = join(base, path);
+        let mut entries = Vec::with_capacity(names.len());
         for (name, kind) in names {
-            if self.mask.hides_entry(&here, &name) {
-                if walk.report_hidden && self.mask.is_other_steads_state(&here, &name) {
+            if self.mask.hides_entry(&dir_path, &name) {
+                if walk.report_hidden && self.mask.is_other_steads_state(&dir_path, &name) {
                     let path = StorePath::from_checked(join(path, &name));
-                    let spared = StoreError::Protected { path: path.to_string() };
-                    walk.unreadable.add(path, spared);
+                    let protected_error = StoreError::Protected { path: path.to_string() };
+                    walk.unreadable.add(path, protected_error);
                 }
                 continue;
             }
@@ -109,8 +109,8 @@ impl PhysicalStore {
             }
             match dir.stat_at(&name) {
                 Ok(stat) => {
-                    self.node_path_table.remember(stat.ino, &join(&here, &name));
-                    level.push(WalkEntry { path, attr: stat.attr() });
+                    self.node_path_table.remember(stat.ino, &join(&dir_path, &name));
+                    entries.push(WalkEntry { path, attr: stat.attr() });
                 }
                 // The directory may be listed, but its entries may not be reached.
                 Err(Errno::ACCESS) => walk.unreadable.add(path, StoreError::HostDenied),
@@ -118,7 +118,7 @@ impl PhysicalStore {
                 Err(_) => {}
             }
         }
-        Ok(level)
+        Ok(entries)
     }
 
     pub(super) fn grep_below(
@@ -146,8 +146,8 @@ impl PhysicalStore {
         let (sender, receiver) = sync_channel(256);
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                let (work, top, sender, full) = (&work, &top, sender.clone(), &located.full_path);
-                scope.spawn(move || self.search_worker(work, top, full, grep, &sender));
+                let (work, top, sender, full_path) = (&work, &top, sender.clone(), &located.full_path);
+                scope.spawn(move || self.search_worker(work, top, full_path, grep, &sender));
             }
             drop(sender);
             while let Ok(hits) = receiver.recv() {
@@ -172,12 +172,12 @@ impl PhysicalStore {
         top: &Dir,
         base: &[u8],
         grep: &Grep,
-        found: &SyncSender<FileHits>,
+        sender: &SyncSender<FileHits>,
     ) {
         let mut searcher = grep.searcher();
         let mut buffer = Vec::new();
         while let Some(path) = work.next() {
-            let searched = self.search_dir(work, top, base, &path, grep, &mut searcher, &mut buffer, found);
+            let searched = self.search_dir(work, top, base, &path, grep, &mut searcher, &mut buffer, sender);
             if let Err(error) = searched {
                 work.fail(error);
             }
@@ -195,10 +195,10 @@ impl PhysicalStore {
         grep: &Grep,
         searcher: &mut GrepSearcher<'_>,
         buffer: &mut Vec<u8>,
-        found: &SyncSender<FileHits>,
+        sender: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
         let Some(dir) = enter(top, path, &grep.unreadable)? else { return Ok(()) };
-        let here = join(base, path);
+        let dir_path = join(base, path);
         for (name, kind) in tree::names(&dir).map_err(errno_to_store_error)? {
             if work.is_stopped() {
                 return Ok(());
@@ -206,7 +206,7 @@ impl PhysicalStore {
             if grep.should_stop() {
                 return Err(search_timeout_error());
             }
-            if self.mask.hides_entry(&here, &name) {
+            if self.mask.hides_entry(&dir_path, &name) {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
@@ -225,7 +225,7 @@ impl PhysicalStore {
                         Err(_) => continue,
                     };
                     if let Some(hits) = search_file(&file, &stat, &path, searcher, buffer)
-                        && found.send(hits).is_err()
+                        && sender.send(hits).is_err()
                     {
                         return Ok(());
                     }
@@ -265,8 +265,8 @@ struct FileSlice<'a> {
 
 impl Read for FileSlice<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let wanted = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
-        let count = self.file.read_at(&mut buffer[..wanted], self.at)?;
+        let length = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.file.read_at(&mut buffer[..length], self.at)?;
         self.at += count as u64;
         Ok(count)
     }

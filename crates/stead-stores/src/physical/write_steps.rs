@@ -31,26 +31,28 @@ impl PhysicalChange<'_> {
         &mut self,
         at: &NodePath,
         content: Content,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> StoreResult<StepOutcome> {
-        let mut spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
+        let mut slot = self.file_slot(at, LookupPurpose::Create, options.parents)?;
         // The precondition is checked before the content is staged, so that a refusal comes early. For little content
         // that needs no sync, the check under the lock is enough.
-        let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
+        let is_small = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
             && self.durability() == Durability::Fast;
-        let there = if little { None } else { self.file_at(&spot, put.expect)? };
+        let existing = if is_small { None } else { self.file_at(&slot, options.expect)? };
         let mut temp = match content {
             Content::Bytes(bytes) => self.stage_bytes(&bytes)?,
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
                 DraftContent::Overlay(draft) => {
-                    if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
-                        self.lock_names(&[&spot])?;
-                        let now = self.file_at(&spot, put.expect)?;
-                        if now.is_some_and(|now| now.ino == draft.stat.ino) {
-                            return self.patch_file(&spot, OpenMode::ReadWrite, put, |now| {
-                                Ok(draft.write_plan(now))
+                    if existing.is_some_and(|existing| {
+                        (existing.dev, existing.ino) == (draft.stat.dev, draft.stat.ino)
+                    }) {
+                        self.lock_names(&[&slot])?;
+                        let current = self.file_at(&slot, options.expect)?;
+                        if current.is_some_and(|current| current.ino == draft.stat.ino) {
+                            return self.patch_file(&slot, OpenMode::ReadWrite, options, |current| {
+                                Ok(draft.write_plan(current))
                             });
                         }
                         self.unlock_names();
@@ -61,16 +63,17 @@ impl PhysicalChange<'_> {
         };
         self.sync_new(&temp.file)?;
         for _ in 0..MAX_TRIES {
-            self.lock_names(&[&spot])?;
-            let there = self.file_at(&spot, put.expect)?;
-            match self.put_file(&spot, &mut temp, there.as_ref(), put) {
-                Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Precondition::Absent => {}
+            self.lock_names(&[&slot])?;
+            let existing = self.file_at(&slot, options.expect)?;
+            match self.put_file(&slot, &mut temp, existing.as_ref(), options) {
+                Err(StoreError::AlreadyExists)
+                    if existing.is_none() && options.expect != Precondition::Absent => {}
                 // The file, or its directory, was removed meanwhile.
                 Err(StoreError::NotFound) => {}
                 result => return result,
             }
             self.unlock_names();
-            spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
+            slot = self.file_slot(at, LookupPurpose::Create, options.parents)?;
         }
         Err(StoreError::Conflict)
     }
@@ -81,15 +84,15 @@ impl PhysicalChange<'_> {
         edit: &Edit,
         expect: Precondition,
     ) -> StoreResult<StepOutcome> {
-        let spot = self.file_slot(at, LookupPurpose::Find, Parents::Required)?;
-        self.lock_names(&[&spot])?;
-        self.file_at(&spot, Precondition::Any)?.ok_or(StoreError::NotFound)?;
-        let (file, stat) = open_regular(&spot.dir, spot.name(), OpenMode::Read)?;
+        let slot = self.file_slot(at, LookupPurpose::Find, Parents::Required)?;
+        self.lock_names(&[&slot])?;
+        self.file_at(&slot, Precondition::Any)?.ok_or(StoreError::NotFound)?;
+        let (file, stat) = open_regular(&slot.dir, slot.name(), OpenMode::Read)?;
         expect.check(Some(stat.tag()))?;
         let (content, replaced) = edit.apply(&read_all(&file, &stat, MAX_EDIT_SIZE)?)?;
         let mut temp = self.stage_bytes(&content)?;
         self.sync_new(&temp.file)?;
-        let outcome = self.put_file(&spot, &mut temp, Some(&stat), &PutOptions::default())?;
+        let outcome = self.put_file(&slot, &mut temp, Some(&stat), &PutOptions::default())?;
         Ok(StepOutcome { replaced, ..outcome })
     }
 
@@ -97,7 +100,7 @@ impl PhysicalChange<'_> {
         &mut self,
         at: &NodePath,
         content: Content,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> StoreResult<StepOutcome> {
         let content = match content {
             Content::Bytes(bytes) => AppendContent::Bytes(bytes),
@@ -109,14 +112,14 @@ impl PhysicalChange<'_> {
         };
         for _ in 0..MAX_TRIES {
             self.unlock_names();
-            let spot = self.file_slot(at, LookupPurpose::Create, put.parents)?;
-            self.lock_names(&[&spot])?;
-            if self.file_at(&spot, put.expect)?.is_some() {
-                return self.append_to(&spot, &content, put);
+            let slot = self.file_slot(at, LookupPurpose::Create, options.parents)?;
+            self.lock_names(&[&slot])?;
+            if self.file_at(&slot, options.expect)?.is_some() {
+                return self.append_to(&slot, &content, options);
             }
             let mut temp = content.to_temp_file(self)?;
-            match self.put_file(&spot, &mut temp, None, put) {
-                Err(StoreError::AlreadyExists) if put.expect != Precondition::Absent => {}
+            match self.put_file(&slot, &mut temp, None, options) {
+                Err(StoreError::AlreadyExists) if options.expect != Precondition::Absent => {}
                 result => return result,
             }
         }
@@ -126,17 +129,17 @@ impl PhysicalChange<'_> {
     /// Appends to the file at a slot.
     fn append_to(
         &mut self,
-        spot: &HostSlot,
+        slot: &HostSlot,
         content: &AppendContent,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> StoreResult<StepOutcome> {
         let length = content.size()?;
-        self.patch_file(spot, OpenMode::Write, put, |now| {
-            put.check_append(now.size, length)?;
+        self.patch_file(slot, OpenMode::Write, options, |current| {
+            options.check_append(current.size, length)?;
             Ok((length > 0).then(|| WritePlan {
-                kept_length: now.size,
-                extents: vec![WriteExtent { from: 0, to: now.size, length }],
-                length: now.size + length,
+                kept_length: current.size,
+                extents: vec![WriteExtent { from: 0, to: current.size, length }],
+                length: current.size + length,
                 source: content.source(),
             }))
         })
@@ -156,16 +159,16 @@ impl PhysicalChange<'_> {
         for _ in 0..MAX_TRIES {
             let slot = self.store.slot(at, LookupPurpose::Create, parents)?;
             self.lock_names(&[&slot])?;
-            let there = self.store.stat_slot(&slot)?;
-            if there.is_some_and(|there| there.kind != NodeKind::Symlink) {
+            let existing = self.store.stat_slot(&slot)?;
+            if existing.is_some_and(|existing| existing.kind != NodeKind::Symlink) {
                 return Err(StoreError::AlreadyExists);
             }
-            expect.check(there.map(|there| there.tag()))?;
+            expect.check(existing.map(|existing| existing.tag()))?;
             let mut staged = self.stage_symlink(target, self.now(), &slot)?;
-            match self.put_entry(&slot, &mut staged, there.as_ref()) {
-                Err(StoreError::AlreadyExists) if there.is_none() && expect != Precondition::Absent => {}
+            match self.put_entry(&slot, &mut staged, existing.as_ref()) {
+                Err(StoreError::AlreadyExists) if existing.is_none() && expect != Precondition::Absent => {}
                 Err(error) => return Err(error),
-                Ok(()) => return self.outcome(&slot, there.is_none()),
+                Ok(()) => return self.outcome(&slot, existing.is_none()),
             }
         }
         Err(StoreError::Conflict)
@@ -176,17 +179,17 @@ impl PhysicalChange<'_> {
         &self,
         target: &[u8],
         modified: stead_core::Timestamp,
-        spot: &HostSlot,
+        slot: &HostSlot,
     ) -> StoreResult<TempEntry> {
-        let scrap = TempEntry::new(self.staging, self.staging.fresh_name());
-        let (room, name) = (self.staging.staging_dir_fd(), scrap.name().as_bytes());
-        host::make_symlink(room, name, target).map_err(errno_to_store_error)?;
-        if self.staging.uid == 0 && spot.dir_stat.uid != 0 {
-            host::set_link_owner(room, name, spot.dir_stat.uid, spot.dir_stat.gid)
+        let entry = TempEntry::new(self.staging, self.staging.fresh_name());
+        let (staging_dir, name) = (self.staging.staging_dir_fd(), entry.name().as_bytes());
+        host::make_symlink(staging_dir, name, target).map_err(errno_to_store_error)?;
+        if self.staging.uid == 0 && slot.dir_stat.uid != 0 {
+            host::set_link_owner(staging_dir, name, slot.dir_stat.uid, slot.dir_stat.gid)
                 .map_err(errno_to_store_error)?;
         }
-        host::set_modified_at(room, name, modified).map_err(errno_to_store_error)?;
-        Ok(scrap)
+        host::set_modified_at(staging_dir, name, modified).map_err(errno_to_store_error)?;
+        Ok(entry)
     }
 
     pub(super) fn mkdir(
@@ -204,11 +207,11 @@ impl PhysicalChange<'_> {
             let slot = self.store.slot(at, LookupPurpose::Create, parents)?;
             self.lock_names(&[&slot])?;
             match self.store.stat_slot(&slot)? {
-                Some(there) if there.kind == NodeKind::Symlink && parents == Parents::Create => {
+                Some(existing) if existing.kind == NodeKind::Symlink && parents == Parents::Create => {
                     return Err(slot.symlink_error());
                 }
-                Some(there) => {
-                    parents.check_mkdir(there.kind)?;
+                Some(existing) => {
+                    parents.check_mkdir(existing.kind)?;
                     return self.outcome(&slot, false);
                 }
                 None => {}
@@ -228,24 +231,24 @@ impl PhysicalChange<'_> {
 /// What several steps share.
 impl PhysicalChange<'_> {
     /// Finds the slot of a step that needs a file. `IsADirectory` for the root.
-    fn file_slot(&self, at: &NodePath, intent: LookupPurpose, parents: Parents) -> StoreResult<HostSlot> {
-        if self.store.locate(at, intent)?.is_root() {
+    fn file_slot(&self, at: &NodePath, purpose: LookupPurpose, parents: Parents) -> StoreResult<HostSlot> {
+        if self.store.locate(at, purpose)?.is_root() {
             return Err(StoreError::IsADirectory);
         }
-        self.store.slot(at, intent, parents)
+        self.store.slot(at, purpose, parents)
     }
 
     /// Returns the file at a slot, after its precondition was checked; `None` if nothing is there. Fails if something
     /// other than a file is there.
-    pub(super) fn file_at(&self, spot: &HostSlot, expect: Precondition) -> StoreResult<Option<HostStat>> {
-        let there = self.store.stat_slot(spot)?;
-        match there.map(|there| there.kind) {
-            None | Some(NodeKind::File) => expect.check(there.map(|there| there.tag()))?,
+    pub(super) fn file_at(&self, slot: &HostSlot, expect: Precondition) -> StoreResult<Option<HostStat>> {
+        let existing = self.store.stat_slot(slot)?;
+        match existing.map(|existing| existing.kind) {
+            None | Some(NodeKind::File) => expect.check(existing.map(|existing| existing.tag()))?,
             Some(NodeKind::Directory) => return Err(StoreError::IsADirectory),
-            Some(NodeKind::Symlink) => return Err(spot.symlink_error()),
+            Some(NodeKind::Symlink) => return Err(slot.symlink_error()),
             Some(special @ NodeKind::Special(_)) => return Err(StoreError::Special(special)),
         }
-        Ok(there)
+        Ok(existing)
     }
 
     /// Makes a file with this content in the staging directory.
@@ -258,51 +261,52 @@ impl PhysicalChange<'_> {
     /// Moves a file from the staging directory to a slot, with the owner and mode of the file that it replaces.
     pub(super) fn put_file(
         &mut self,
-        spot: &HostSlot,
+        slot: &HostSlot,
         temp: &mut TempFile,
-        there: Option<&HostStat>,
-        put: &PutOptions,
+        existing: Option<&HostStat>,
+        options: &PutOptions,
     ) -> StoreResult<StepOutcome> {
-        let made = host::stat(&temp.file).map_err(errno_to_store_error)?;
-        self.set_new_owner(&temp.file, &made, there, spot)?;
+        let temp_stat = host::stat(&temp.file).map_err(errno_to_store_error)?;
+        self.set_new_owner(&temp.file, &temp_stat, existing, slot)?;
         // New content never inherits the set-user-id and set-group-id bits.
-        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & GRANTABLE_MODE_BITS;
-        if mode != made.mode {
+        let mode =
+            options.mode.or(existing.map(|existing| existing.mode)).unwrap_or(0o644) & GRANTABLE_MODE_BITS;
+        if mode != temp_stat.mode {
             host::set_mode(&temp.file, mode).map_err(errno_to_store_error)?;
         }
-        host::set_modified(&temp.file, put.modified.unwrap_or_else(|| self.now()))
+        host::set_modified(&temp.file, options.modified.unwrap_or_else(|| self.now()))
             .map_err(errno_to_store_error)?;
-        match there {
-            Some(there) => self.replace_in_place(&mut temp.entry, made.ino, spot, there)?,
-            None => self.place_with_parents(&mut temp.entry, made.ino, spot)?,
+        match existing {
+            Some(existing) => self.replace_in_place(&mut temp.entry, temp_stat.ino, slot, existing)?,
+            None => self.place_with_parents(&mut temp.entry, temp_stat.ino, slot)?,
         }
-        let now = host::stat(&temp.file).map_err(errno_to_store_error)?;
-        self.store.node_path_table.remember(now.ino, spot.path());
-        let (attr, before) = (Some(now.attr()), there.map(HostStat::tag));
-        Ok(StepOutcome { attr, before, created: there.is_none(), replaced: 0 })
+        let current = host::stat(&temp.file).map_err(errno_to_store_error)?;
+        self.store.node_path_table.remember(current.ino, slot.path());
+        let (attr, before) = (Some(current.attr()), existing.map(HostStat::tag));
+        Ok(StepOutcome { attr, before, created: existing.is_none(), replaced: 0 })
     }
 
     /// Moves an entry that isn't a regular file from the staging directory to a slot.
     pub(super) fn put_entry(
         &mut self,
-        spot: &HostSlot,
-        scrap: &mut TempEntry,
-        there: Option<&HostStat>,
+        slot: &HostSlot,
+        entry: &mut TempEntry,
+        existing: Option<&HostStat>,
     ) -> StoreResult<()> {
-        let ino = host::stat_at(self.staging.staging_dir_fd(), scrap.name().as_bytes())
+        let ino = host::stat_at(self.staging.staging_dir_fd(), entry.name().as_bytes())
             .map_err(errno_to_store_error)?
             .ino;
-        match there {
-            Some(there) => self.replace_in_place(scrap, ino, spot, there),
-            None => self.place_with_parents(scrap, ino, spot),
+        match existing {
+            Some(existing) => self.replace_in_place(entry, ino, slot, existing),
+            None => self.place_with_parents(entry, ino, slot),
         }
     }
 
     /// Returns the outcome of a step: the attributes of what is at the slot now.
-    pub(super) fn outcome(&self, spot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
-        let (dir, name) = self.store.open_parent(&spot.located)?;
+    pub(super) fn outcome(&self, slot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
+        let (dir, name) = self.store.open_parent(&slot.located)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
-        self.store.node_path_table.remember(stat.ino, spot.path());
+        self.store.node_path_table.remember(stat.ino, slot.path());
         Ok(StepOutcome { attr: Some(stat.attr()), created, ..StepOutcome::default() })
     }
 
@@ -310,55 +314,56 @@ impl PhysicalChange<'_> {
     /// time are set.
     fn patch_file<'p>(
         &mut self,
-        spot: &HostSlot,
-        how: OpenMode,
-        put: &PutOptions,
+        slot: &HostSlot,
+        open_mode: OpenMode,
+        options: &PutOptions,
         plan: impl FnOnce(&HostStat) -> StoreResult<Option<WritePlan<'p>>>,
     ) -> StoreResult<StepOutcome> {
-        let (file, stat) = open_to_write(spot, how)?;
-        put.expect.check(Some(stat.tag()))?;
+        let (file, stat) = open_to_write(slot, open_mode)?;
+        options.expect.check(Some(stat.tag()))?;
         // Whether no other program has changed the file at the same time.
-        let mut is_alone = true;
+        let mut no_foreign_write = true;
         match plan(&stat)? {
             None => {
-                let mode = put.mode.map(|mode| mode & GRANTABLE_MODE_BITS);
-                self.set_attributes(&file, &stat, spot, mode, put.modified)?;
+                let mode = options.mode.map(|mode| mode & GRANTABLE_MODE_BITS);
+                self.set_attributes(&file, &stat, slot, mode, options.modified)?;
             }
             Some(plan) => {
                 // New content never inherits the set-user-id and set-group-id bits.
-                let mode = put.mode.unwrap_or(stat.mode) & GRANTABLE_MODE_BITS;
-                let looks = ModeAndTime { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
-                let alone = !self.is_multi_action();
-                let (patch, stash) =
-                    plan.prepare(&file, &stat, looks, self.staging, self.durability(), alone)?;
-                if let Some(mut stash) = stash {
+                let mode = options.mode.unwrap_or(stat.mode) & GRANTABLE_MODE_BITS;
+                let attributes =
+                    ModeAndTime { mode, modified: options.modified.unwrap_or_else(|| self.now()) };
+                let is_only_action = !self.is_multi_action();
+                let (patch, old_bytes_file) =
+                    plan.prepare(&file, &stat, attributes, self.staging, self.durability(), is_only_action)?;
+                if let Some(mut old_bytes_file) = old_bytes_file {
                     // The old bytes are needed longer than this call: a later step may fail.
-                    stash.entry.mark_placed();
-                    self.add_displaced(stash.entry.name().to_owned());
+                    old_bytes_file.entry.mark_placed();
+                    self.add_displaced(old_bytes_file.entry.name().to_owned());
                 }
                 // An append finds the end by itself. Any other write is planned for the content that was there: if
                 // another program has changed it since, that program's content stays, and the caller plans again.
                 if !plan.is_append(&stat)
-                    && put.expect != Precondition::Any
+                    && options.expect != Precondition::Any
                     && !host::stat(&file).map_err(errno_to_store_error)?.has_same_content(&stat)
                 {
                     return Err(StoreError::Conflict);
                 }
                 let mut landed = WriteLanding::AsPlanned;
-                self.perform_non_atomic(UndoRecord::Patched { at: spot.path().to_vec(), patch }, |act| {
-                    landed = plan.write(&file, &stat, looks, &act.staging.fault_point)?;
+                self.perform_non_atomic(UndoRecord::Patched { at: slot.path().to_vec(), patch }, |change| {
+                    landed = plan.write(&file, &stat, attributes, &change.staging.fault_point)?;
                     Ok(())
                 })?;
-                let now = host::stat(&file).map_err(errno_to_store_error)?;
-                is_alone = landed == WriteLanding::AsPlanned
-                    && (now.size, now.modified) == (plan.length, looks.modified);
+                let current = host::stat(&file).map_err(errno_to_store_error)?;
+                no_foreign_write = landed == WriteLanding::AsPlanned
+                    && (current.size, current.modified) == (plan.length, attributes.modified);
             }
         }
-        let now = host::stat(&file).map_err(errno_to_store_error)?;
+        let current = host::stat(&file).map_err(errno_to_store_error)?;
         self.schedule_file_sync(file)?;
-        self.store.node_path_table.remember(now.ino, spot.path());
-        let mut attr = now.attr();
-        if !is_alone {
+        self.store.node_path_table.remember(current.ino, slot.path());
+        let mut attr = current.attr();
+        if !no_foreign_write {
             // The file also holds what another program wrote, which the caller has not seen. So its tag matches
             // nothing, and a change that uses it as its precondition is refused.
             attr.tag = VersionTag(fastrand::u128(..));
@@ -371,27 +376,27 @@ impl PhysicalChange<'_> {
         &mut self,
         fd: impl AsFd,
         stat: &HostStat,
-        spot: &HostSlot,
+        slot: &HostSlot,
         mode: Option<u32>,
         modified: Option<stead_core::Timestamp>,
     ) -> StoreResult<()> {
         let after =
             ModeAndTime { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
-        let how = UndoRecord::AttributesSet {
-            at: spot.path().to_vec(),
+        let undo_record = UndoRecord::AttributesSet {
+            at: slot.path().to_vec(),
             ino: stat.ino,
             before: ModeAndTime { mode: stat.mode, modified: stat.modified },
             after,
-            alone: !self.is_multi_action(),
+            is_only_action: !self.is_multi_action(),
         };
         match (mode, modified) {
             (None, None) => Ok(()),
-            (Some(mode), None) => self.perform("mode", how, || host::set_mode(fd, mode)),
-            (None, Some(modified)) => self.perform("time", how, || host::set_modified(fd, modified)),
-            (Some(mode), Some(modified)) => self.perform_non_atomic(how, |act| {
-                act.staging.fault_point.pass("mode")?;
+            (Some(mode), None) => self.perform("mode", undo_record, || host::set_mode(fd, mode)),
+            (None, Some(modified)) => self.perform("time", undo_record, || host::set_modified(fd, modified)),
+            (Some(mode), Some(modified)) => self.perform_non_atomic(undo_record, |change| {
+                change.staging.fault_point.pass("mode")?;
                 host::set_mode(fd.as_fd(), mode).map_err(errno_to_store_error)?;
-                act.staging.fault_point.pass("time")?;
+                change.staging.fault_point.pass("time")?;
                 host::set_modified(fd, modified).map_err(errno_to_store_error)
             }),
         }
@@ -401,12 +406,12 @@ impl PhysicalChange<'_> {
 /// Opens the file at a slot to write into it, even if its mode forbids it and this user owns it. Access was decided
 /// when the caller opened the file: a mode that was set later, or that the file was created with, doesn't bind the
 /// caller.
-fn open_to_write(spot: &HostSlot, how: OpenMode) -> StoreResult<(File, HostStat)> {
-    let (fd, stat) = owner_access::open(&spot.dir, spot.name(), how).map_err(errno_to_store_error)?;
+fn open_to_write(slot: &HostSlot, open_mode: OpenMode) -> StoreResult<(File, HostStat)> {
+    let (fd, stat) = owner_access::open(&slot.dir, slot.name(), open_mode).map_err(errno_to_store_error)?;
     match stat.kind {
-        _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
+        _ if slot.dir.hides(&stat) => Err(StoreError::NotFound),
         // Another file may have got the name since the check.
-        NodeKind::File => spot.located.check_node(&stat).map(|()| (fd.into(), stat)),
+        NodeKind::File => slot.located.check_node(&stat).map(|()| (fd.into(), stat)),
         NodeKind::Directory => Err(StoreError::IsADirectory),
         NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
@@ -434,16 +439,16 @@ impl AppendContent {
     }
 
     /// Makes a new file of the content in the staging directory, for a name that doesn't exist yet.
-    fn to_temp_file(&self, act: &PhysicalChange<'_>) -> StoreResult<TempFile> {
+    fn to_temp_file(&self, change: &PhysicalChange<'_>) -> StoreResult<TempFile> {
         let temp = match self {
-            AppendContent::Bytes(bytes) => act.stage_bytes(bytes)?,
+            AppendContent::Bytes(bytes) => change.stage_bytes(bytes)?,
             AppendContent::File(content) => {
-                let temp = act.staging.new_temp_file()?;
+                let temp = change.staging.new_temp_file()?;
                 host::copy_range(&content.file, 0, &temp.file, 0, self.size()?).map_err(io_to_store_error)?;
                 temp
             }
         };
-        act.sync_new(&temp.file)?;
+        change.sync_new(&temp.file)?;
         Ok(temp)
     }
 }

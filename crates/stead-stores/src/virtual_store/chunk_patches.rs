@@ -27,9 +27,9 @@ impl ChunkPatches {
     }
 
     /// Adds a patch at an offset of a chunk.
-    pub(super) fn add(&mut self, chunk: usize, at: usize, bytes: &[u8]) {
+    pub(super) fn add(&mut self, chunk: usize, offset: usize, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.by_chunk.entry(chunk).or_default().push((at, bytes.into()));
+        self.by_chunk.entry(chunk).or_default().push((offset, bytes.into()));
     }
 
     /// Whether it is time to write the chunks again.
@@ -47,11 +47,11 @@ impl ChunkPatches {
     }
 
     /// Applies a chunk's patches to its bytes, and removes them. Returns whether there were any.
-    pub(super) fn apply(&mut self, chunk: usize, to: &mut [u8]) -> bool {
+    pub(super) fn apply(&mut self, chunk: usize, target: &mut [u8]) -> bool {
         let Some(patches) = self.by_chunk.remove(&chunk) else { return false };
-        for (at, bytes) in patches {
+        for (offset, bytes) in patches {
             self.bytes -= bytes.len();
-            to[at..at + bytes.len()].copy_from_slice(&bytes);
+            target[offset..offset + bytes.len()].copy_from_slice(&bytes);
         }
         true
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn patches_are_full_at_their_total_size() {
         let mut patches = ChunkPatches::default();
         let piece = vec![0; MAX_PATCH_SIZE];
         assert!(patches.accepts(&piece) && !patches.accepts(&vec![0; MAX_PATCH_SIZE + 1]));

@@ -141,10 +141,10 @@ pub(crate) struct ContentHasher {
 impl ContentHasher {
     pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(CHUNK_SIZE - self.filled));
-            self.chunk.update(now);
-            self.filled += now.len();
-            bytes = later;
+            let (head, rest) = bytes.split_at(bytes.len().min(CHUNK_SIZE - self.filled));
+            self.chunk.update(head);
+            self.filled += head.len();
+            bytes = rest;
             if self.filled == CHUNK_SIZE {
                 self.end_chunk();
             }
@@ -190,8 +190,8 @@ fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
     let found = statement
         .query_row(params![hash_key(hash), hash.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((id, condemned)) = found else { return Ok(None) };
-    if condemned {
+    let Some((id, is_unreferenced)) = found else { return Ok(None) };
+    if is_unreferenced {
         conn.prepare_cached("UPDATE content SET unreferenced_at = NULL WHERE id = ?1")?.execute([id])?;
     }
     Ok(Some(id))
@@ -199,18 +199,19 @@ fn find_by_hash(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 
 /// The chunks of a content, in order; the content itself if it isn't in chunks.
 pub(crate) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
-    let Some(content) = content else { return no_chunks(size) };
-    let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
+    let Some(content) = content else { return chunks_without_content(size) };
+    let to_chunk =
+        |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
     let chunks = if size <= CHUNK_SIZE as i64 {
         conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
-            .query_map([content], chunk)?
+            .query_map([content], to_chunk)?
             .collect::<rusqlite::Result<Vec<_>>>()?
     } else {
         conn.prepare_cached(
             "SELECT c.id, c.hash FROM content l JOIN json_each(l.parts) p JOIN content c ON c.id = p.value
              WHERE l.id = ?1 ORDER BY p.key",
         )?
-        .query_map([content], chunk)?
+        .query_map([content], to_chunk)?
         .collect::<rusqlite::Result<Vec<_>>>()?
     };
     if chunks.len() == size.cast_unsigned().div_ceil(CHUNK_SIZE as u64) as usize {
@@ -220,18 +221,18 @@ pub(crate) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Resu
     }
 }
 
-/// Passes a chunk's bytes to `take` without copying them. Fails if they don't match their hash.
-pub(crate) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    with_hashed(conn, id, |bytes, _| take(bytes))
+/// Passes a chunk's bytes to `read` without copying them. Fails if they don't match their hash.
+pub(crate) fn with_bytes<T>(conn: &Connection, id: i64, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    with_hashed(conn, id, |bytes, _| read(bytes))
 }
 
 /// Like [`with_bytes`], and also passes their hash.
-pub(crate) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
+pub(crate) fn with_hashed<T>(conn: &Connection, id: i64, read: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
     let mut statement = conn.prepare_cached("SELECT hash, data FROM content WHERE id = ?1")?;
     let mut rows = statement.query([id])?;
     let row = rows.next()?.ok_or_else(missing_content_error)?;
     match row.get_ref(1)? {
-        ValueRef::Blob(bytes) => Ok(take(bytes, check_hash(row.get_ref(0)?, bytes)?)),
+        ValueRef::Blob(bytes) => Ok(read(bytes, check_hash(row.get_ref(0)?, bytes)?)),
         _ => Err(missing_content_error()),
     }
 }
@@ -250,8 +251,8 @@ pub(crate) fn check_hash(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
 }
 
 /// Checks the hashes of all chunks of a content against the hash of its list.
-pub(crate) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
-    if list_hash(chunks) == list { Ok(()) } else { Err(damaged_content_error()) }
+pub(crate) fn check_list(expected: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
+    if list_hash(chunks) == expected { Ok(()) } else { Err(damaged_content_error()) }
 }
 
 /// The error for content that doesn't match its hash.
@@ -300,7 +301,7 @@ pub(crate) fn check_length(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
 /// Looks up where the bytes of a content are.
 pub(crate) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
     let Some(content) = content else {
-        return Ok(ContentLayout { chunk_ids: no_chunks(size)?, list_hash: None });
+        return Ok(ContentLayout { chunk_ids: chunks_without_content(size)?, list_hash: None });
     };
     if size <= CHUNK_SIZE as i64 {
         return Ok(ContentLayout { chunk_ids: vec![content], list_hash: None });
@@ -334,7 +335,7 @@ pub(crate) fn content_not_kept_error() -> StoreError {
 }
 
 /// Without a content id, a file has no bytes or, if its size isn't 0, its content isn't stored.
-fn no_chunks<T>(size: i64) -> Result<Vec<T>> {
+fn chunks_without_content<T>(size: i64) -> Result<Vec<T>> {
     if size == 0 {
         return Ok(Vec::new());
     }
@@ -348,10 +349,10 @@ pub(crate) fn chunk_pieces(offset: u64, length: usize) -> impl Iterator<Item = (
         if done == length {
             return None;
         }
-        let at = offset + done as u64;
-        let skip = (at % CHUNK_SIZE as u64) as usize;
+        let position = offset + done as u64;
+        let skip = (position % CHUNK_SIZE as u64) as usize;
         let begin = done;
         done += (length - done).min(CHUNK_SIZE - skip);
-        Some(((at / CHUNK_SIZE as u64) as usize, skip, begin..done))
+        Some(((position / CHUNK_SIZE as u64) as usize, skip, begin..done))
     })
 }

@@ -24,13 +24,13 @@ struct DirCacheState {
 impl DirCache {
     /// Returns the directory's node, and the epoch at which that is valid.
     pub(crate) fn get(&self, path: &[u8]) -> Option<(i64, i64)> {
-        let known = self.0.read();
-        known.nodes.get(path).map(|&node| (node, known.epoch))
+        let state = self.0.read();
+        state.nodes.get(path).map(|&node| (node, state.epoch))
     }
 
     /// Returns the directory's node if the cache has it at this epoch.
     pub(crate) fn get_at(&self, epoch: i64, path: &[u8]) -> Option<i64> {
-        self.get(path).filter(|&(_, at)| at == epoch).map(|(node, _)| node)
+        self.get(path).filter(|&(_, valid_at)| valid_at == epoch).map(|(node, _)| node)
     }
 
     /// Adds directories that are valid at an epoch. A later epoch replaces the cache; an earlier one is ignored.
@@ -38,14 +38,14 @@ impl DirCache {
         if paths.is_empty() {
             return;
         }
-        let mut known = self.0.write();
-        if epoch < known.epoch {
+        let mut state = self.0.write();
+        if epoch < state.epoch {
             return;
         }
-        if epoch > known.epoch || known.nodes.len() + paths.len() > MAX_ENTRIES {
-            *known = DirCacheState { epoch, nodes: DirPaths::default() };
+        if epoch > state.epoch || state.nodes.len() + paths.len() > MAX_ENTRIES {
+            *state = DirCacheState { epoch, nodes: DirPaths::default() };
         }
-        known.nodes.extend(paths);
+        state.nodes.extend(paths);
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_epoch_forgets_and_an_earlier_one_is_not_believed() {
+    fn a_later_epoch_clears_the_cache_and_an_earlier_one_is_ignored() {
         let cache = DirCache::default();
         cache.insert_all(3, paths(b"a", 7));
         assert_eq!(
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_bounded() {
+    fn the_cache_stays_bounded() {
         let cache = DirCache::default();
         for node in 0..3 * MAX_ENTRIES as i64 {
             cache.insert_all(1, paths(&node.to_be_bytes(), node));

@@ -64,18 +64,18 @@ enum ChunkSlot {
 }
 
 impl VirtualStore {
-    pub(super) fn draft_of(&self, of: DraftBase<'_>) -> Result<VirtualDraft> {
-        let shared = Arc::clone(self.database_inner());
-        let (size, chunks) = match of {
+    pub(super) fn draft_of(&self, base: DraftBase<'_>) -> Result<VirtualDraft> {
+        let database = Arc::clone(self.database_inner());
+        let (size, chunks) = match base {
             DraftBase::Empty => (0, Vec::new()),
-            DraftBase::File(place) => self.read_transaction(|snapshot| {
-                let row = snapshot.file(place)?;
+            DraftBase::File(at) => self.read_transaction(|snapshot| {
+                let row = snapshot.file(at)?;
                 let chunks = content::chunks(snapshot.tree.conn, row.content, row.size)?;
                 Ok((row.size.cast_unsigned(), chunks.into_iter().map(ChunkSlot::Stored).collect()))
             })?,
         };
-        let (open, patches) = (VecDeque::new(), ChunkPatches::default());
-        Ok(VirtualDraft { database: shared, size, chunks, in_memory: open, patches, pins: None })
+        let (in_memory, patches) = (VecDeque::new(), ChunkPatches::default());
+        Ok(VirtualDraft { database, size, chunks, in_memory, patches, pins: None })
     }
 
     /// Prepares bytes of any size as content for a change. Bytes that exceed a chunk are staged.
@@ -96,19 +96,19 @@ impl Draft for VirtualDraft {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let wanted = buffer.len().min(left);
-        for (index, skip, range) in content::chunk_pieces(offset, wanted) {
-            let into = &mut buffer[range];
+        let remaining = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(remaining);
+        for (index, skip, range) in content::chunk_pieces(offset, count) {
+            let target = &mut buffer[range];
             match self.chunks[index] {
-                ChunkSlot::Zeros => into.fill(0),
+                ChunkSlot::Zeros => target.fill(0),
                 ChunkSlot::InMemory | ChunkSlot::Stored(_) => {
-                    let length = into.len();
-                    into.copy_from_slice(&self.chunk(index)?[skip..skip + length]);
+                    let length = target.len();
+                    target.copy_from_slice(&self.chunk(index)?[skip..skip + length]);
                 }
             }
         }
-        Ok(wanted)
+        Ok(count)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
@@ -151,9 +151,9 @@ impl Draft for VirtualDraft {
     }
 
     fn seal(&mut self) -> StoreResult<SealedContent> {
-        let (size, shared) = (self.size, Arc::clone(&self.database));
+        let (size, database) = (self.size, Arc::clone(&self.database));
         let prepared = self.prepare()?;
-        Ok(SealedContent::new(size, SealedDraft { database: shared, prepared }))
+        Ok(SealedContent::new(size, SealedDraft { database, prepared }))
     }
 }
 
@@ -203,7 +203,7 @@ impl VirtualDraft {
     /// Whether a chunk is in the database and not in memory.
     fn is_stored_only(&self, index: usize) -> bool {
         matches!(self.chunks[index], ChunkSlot::Stored(_))
-            && !self.in_memory.iter().any(|(at, _)| *at == index)
+            && !self.in_memory.iter().any(|(loaded, _)| *loaded == index)
     }
 
     /// Returns a chunk's bytes for writing, and marks the chunk as changed.
@@ -220,10 +220,10 @@ impl VirtualDraft {
 
     /// Replaces a chunk by these bytes.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
-        if !self.in_memory.iter().any(|(at, _)| *at == index) {
+        if !self.in_memory.iter().any(|(loaded, _)| *loaded == index) {
             self.stage_if_full()?;
         }
-        self.in_memory.retain(|(at, _)| *at != index);
+        self.in_memory.retain(|(loaded, _)| *loaded != index);
         self.patches.forget(index);
         self.in_memory.push_back((index, bytes));
         self.chunks[index] = ChunkSlot::InMemory;
@@ -232,8 +232,9 @@ impl VirtualDraft {
 
     /// Returns the chunk in memory with this index, which becomes the most recently used.
     fn use_chunk(&mut self, index: usize) -> &mut Vec<u8> {
-        let at = self.in_memory.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
-        let chunk = self.in_memory.remove(at).expect("its position was just found");
+        let position =
+            self.in_memory.iter().position(|(loaded, _)| *loaded == index).expect("the chunk is at hand");
+        let chunk = self.in_memory.remove(position).expect("its position was just found");
         self.in_memory.push_back(chunk);
         &mut self.in_memory.back_mut().expect("it was just put there").1
     }
@@ -243,9 +244,9 @@ impl VirtualDraft {
         if self.in_memory.len() < MAX_CHUNKS_IN_MEMORY {
             return Ok(());
         }
-        let open = std::mem::take(&mut self.in_memory);
+        let in_memory = std::mem::take(&mut self.in_memory);
         let changed =
-            open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
+            in_memory.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)
     }
@@ -280,12 +281,12 @@ impl VirtualDraft {
                 }
                 Ok(())
             }
-            Err((fault, chunks)) => {
+            Err((error, chunks)) => {
                 for (&index, bytes) in indices.iter().zip(chunks) {
                     self.chunks[index] = ChunkSlot::InMemory;
                     self.in_memory.push_back((index, bytes));
                 }
-                Err(fault)
+                Err(error)
             }
         }
     }
@@ -303,12 +304,12 @@ impl VirtualDraft {
         let hashed: Vec<(Hash, Vec<u8>)> =
             chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
         let hashed = Arc::new(hashed);
-        let given = Arc::clone(&hashed);
-        let staged = self.database.write(CommitSync::Deferred, move |writing| {
-            let mut staged = Vec::with_capacity(given.len());
-            for (hash, bytes) in given.iter() {
-                let id = content::store_hashed(writing.conn, *hash, bytes)?;
-                writing
+        let to_store = Arc::clone(&hashed);
+        let staged = self.database.write(CommitSync::Deferred, move |transaction| {
+            let mut staged = Vec::with_capacity(to_store.len());
+            for (hash, bytes) in to_store.iter() {
+                let id = content::store_hashed(transaction.conn, *hash, bytes)?;
+                transaction
                     .conn
                     .prepare_cached("INSERT OR IGNORE INTO pin(draft, content, at) VALUES (?1, ?2, ?3)")?
                     .execute(params![draft, id, now])?;
@@ -334,35 +335,35 @@ impl VirtualDraft {
             }
             _ => {}
         }
-        let open = std::mem::take(&mut self.in_memory);
+        let in_memory = std::mem::take(&mut self.in_memory);
         let changed =
-            open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
+            in_memory.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::InMemory));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)?;
         self.stage_patches()?;
         self.store_zeros()?;
-        let stored = |slot: &ChunkSlot| match slot {
+        let stored_chunk = |slot: &ChunkSlot| match slot {
             ChunkSlot::Stored(chunk) => *chunk,
             ChunkSlot::Zeros | ChunkSlot::InMemory => unreachable!("every chunk has been staged"),
         };
-        let chunks = self.chunks.iter().map(stored).collect();
+        let chunks = self.chunks.iter().map(stored_chunk).collect();
         Ok(PreparedContent::Chunked { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
     }
 
     /// Stages the chunks that are all zeros. One stored chunk stands for all of them but the last, which may be
     /// shorter.
     fn store_zeros(&mut self) -> Result<()> {
-        let zeros = |slot: &ChunkSlot| matches!(slot, ChunkSlot::Zeros);
+        let is_zeros = |slot: &ChunkSlot| matches!(slot, ChunkSlot::Zeros);
         let last = self.chunks.len() - 1;
-        if zeros(&self.chunks[last]) {
+        if is_zeros(&self.chunks[last]) {
             self.stage_at(&[last], vec![vec![0; self.length(last)]])?;
         }
-        if self.chunks.iter().any(zeros) {
-            let full = self.stage(vec![vec![0; CHUNK_SIZE]]).map_err(|(fault, _)| fault)?[0];
+        if self.chunks.iter().any(is_zeros) {
+            let full_chunk = self.stage(vec![vec![0; CHUNK_SIZE]]).map_err(|(error, _)| error)?[0];
             self.chunks
                 .iter_mut()
-                .filter(|slot| zeros(slot))
-                .for_each(|slot| *slot = ChunkSlot::Stored(full));
+                .filter(|slot| is_zeros(slot))
+                .for_each(|slot| *slot = ChunkSlot::Stored(full_chunk));
         }
         Ok(())
     }

@@ -163,20 +163,21 @@ mod tests {
 
     /// At any revision, an entry is found by its key: neither the live entries nor the history is scanned.
     #[test]
-    fn no_look_up_scans_a_table() {
+    fn no_lookup_scans_a_table() {
         let database = Database::in_memory();
         let reader = database.0.reader().unwrap();
         let by_name = entries!("SELECT e.node", "e.parent = ?3 AND e.name = ?4");
         let by_node = entries!("SELECT e.node", "e.node = ?3");
-        let listed = entries!("SELECT e.node", "e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
-        for sql in [by_name, by_node, listed].concat() {
+        let by_directory =
+            entries!("SELECT e.node", "e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
+        for sql in [by_name, by_node, by_directory].concat() {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let plan: Vec<String> =
                 statement.raw_query().mapped(|row| row.get(3)).map(Result::unwrap).collect();
-            let found: Vec<_> = plan.iter().filter(|line| line.starts_with("SEARCH")).collect();
+            let searches: Vec<_> = plan.iter().filter(|line| line.starts_with("SEARCH")).collect();
             assert!(
-                !found.is_empty()
-                    && found.iter().all(|line| line.contains("parent=?") || line.contains("node=?")),
+                !searches.is_empty()
+                    && searches.iter().all(|line| line.contains("parent=?") || line.contains("node=?")),
                 "{plan:?}"
             );
             assert!(!plan.iter().any(|line| line.starts_with("SCAN entry")), "{plan:?}");

@@ -8,8 +8,8 @@ use crate::database::newest_revision;
 use crate::virtual_store::VirtualStore;
 
 /// The code of a kind of change in the table `change`.
-pub(super) fn kind_code(what: ChangeKind) -> i64 {
-    match what {
+pub(super) fn kind_code(kind: ChangeKind) -> i64 {
+    match kind {
         ChangeKind::Created => 1,
         ChangeKind::Written => 2,
         ChangeKind::Attributes => 3,
@@ -51,19 +51,19 @@ impl VirtualStore {
             let mut rows = statement.query(params![self.volume.id, cursor.0, last])?;
             let mut changes: Vec<FeedEntry> = Vec::new();
             // The index of the first change of the revision that is being read.
-            let mut begin = 0;
+            let mut revision_start = 0;
             while let Some(row) = rows.next()? {
-                let version = RevisionNumber(row.get(0)?);
-                if changes.last().is_some_and(|before| before.revision != version) {
-                    begin = changes.len();
+                let revision = RevisionNumber(row.get(0)?);
+                if changes.last().is_some_and(|previous| previous.revision != revision) {
+                    revision_start = changes.len();
                 }
-                if changes.len() >= limit && begin > 0 {
-                    changes.truncate(begin);
-                    let cursor = changes[begin - 1].revision;
+                if changes.len() >= limit && revision_start > 0 {
+                    changes.truncate(revision_start);
+                    let cursor = changes[revision_start - 1].revision;
                     return Ok(Feed { changes, cursor, more: true });
                 }
                 changes.push(FeedEntry {
-                    revision: version,
+                    revision,
                     kind: kind_of_code(row.get(1)?)?,
                     node: NodeId(row.get::<_, i64>(2)?.cast_unsigned()),
                     parent: NodeId(row.get::<_, i64>(3)?.cast_unsigned()),

@@ -17,7 +17,7 @@ use crate::database::group_commit::CommitSync;
 use crate::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume, volume_store_id};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
-use crate::virtual_store::layers::{Layer, ROOTS_PARENT};
+use crate::virtual_store::layers::{Layer, ROOT_PARENT};
 use crate::virtual_store::tree::VolumeTree;
 
 /// How many layers a fork has below it at most.
@@ -43,12 +43,12 @@ impl VirtualStore {
         self.create_fork(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
     }
 
-    fn create_fork(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
+    fn create_fork(&self, namespace: String, fork: Option<Fork>) -> StoreResult<VirtualStore> {
         let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
-        let volume = self.database_inner().write(CommitSync::AsConfigured, move |writing| {
-            let volume = make_fork_volume(writing, &base, as_of, &name)?;
-            if let Some(fork) = &noted {
-                insert_fork(writing.conn, volume.id, fork)?;
+        let volume = self.database_inner().write(CommitSync::AsConfigured, move |transaction| {
+            let volume = make_fork_volume(transaction, &base, as_of, &name)?;
+            if let Some(fork) = &fork {
+                insert_fork(transaction.conn, volume.id, fork)?;
             }
             Ok(volume)
         })?;
@@ -84,7 +84,10 @@ impl Database {
             return Err(StoreError::NotFound);
         };
         // Another process may have discarded the fork that is cached here, and made one of the same name.
-        self.0.volumes.lock().retain(|known, volume| *known != namespace || volume.id == id);
+        self.0
+            .volumes
+            .lock()
+            .retain(|cached_namespace, volume| *cached_namespace != namespace || volume.id == id);
         self.store(["forks", owner, name.as_str()])
     }
 }
@@ -97,8 +100,8 @@ fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
 pub(crate) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
     let mut statement = conn
         .prepare_cached("SELECT DISTINCT base_revision FROM volume WHERE base = ?1 ORDER BY base_revision")?;
-    let versions = statement.query_map([vol], |row| row.get(0))?;
-    Ok(versions.collect::<rusqlite::Result<_>>()?)
+    let revisions = statement.query_map([vol], |row| row.get(0))?;
+    Ok(revisions.collect::<rusqlite::Result<_>>()?)
 }
 
 /// The newest revision of a volume at which it was forked.
@@ -129,31 +132,31 @@ pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
 
 /// Creates the volume of a fork.
 fn make_fork_volume(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     base: &Volume,
     as_of: Option<i64>,
     namespace: &str,
 ) -> Result<Volume> {
-    let conn = writing.conn;
+    let conn = transaction.conn;
     if !conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([base.id])? {
         return Err(StoreError::NotFound.into());
     }
     if find_volume(conn, namespace)?.is_some() {
         return Err(StoreError::AlreadyExists.into());
     }
-    let at = match as_of {
-        Some(version) => version,
+    let revision = match as_of {
+        Some(revision) => revision,
         None => newest_revision(conn)?,
     };
-    let mut below = vec![Layer { vol: base.id, as_of: at }];
-    below.extend_from_slice(&base.base_layers);
-    while below.len() > 1 && is_unchanged(conn, below[0].vol)? {
-        below.remove(0);
+    let mut layers = vec![Layer { vol: base.id, as_of: revision }];
+    layers.extend_from_slice(&base.base_layers);
+    while layers.len() > 1 && is_unchanged(conn, layers[0].vol)? {
+        layers.remove(0);
     }
-    if below.len() > MAX_LAYERS {
-        below = vec![merge_layers(writing, base.root, &below)?, below[below.len() - 1]];
+    if layers.len() > MAX_LAYERS {
+        layers = vec![merge_layers(transaction, base.root, &layers)?, layers[layers.len() - 1]];
     }
-    let id = insert_volume(writing, Some(namespace), base.root, below[0])?;
+    let id = insert_volume(transaction, Some(namespace), base.root, layers[0])?;
     if as_of.is_none() {
         // A fork of the live volume has the same usage as its base.
         conn.prepare_cached(
@@ -161,19 +164,19 @@ fn make_fork_volume(
         )?
         .execute([base.id, id])?;
     }
-    Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: below })
+    Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: layers })
 }
 
 /// Inserts the row of a volume over a base. Without a namespace, it is a merged layer.
 fn insert_volume(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     namespace: Option<&str>,
     root: i64,
     base: Layer,
 ) -> Result<i64> {
-    let id = writing.fresh_node()?;
+    let id = transaction.fresh_node()?;
     let namespace = namespace.map_or_else(|| format!("{UNNAMED_LAYER_PREFIX}\"{id}\"]"), str::to_owned);
-    writing
+    transaction
         .conn
         .prepare_cached(
             "INSERT INTO volume(id, namespace, root, base, base_revision) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -188,13 +191,13 @@ fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
 }
 
 /// Merges all layers but the last one into a new layer. The rows keep their revisions.
-fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
+fn merge_layers(transaction: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
     const SQL: [&str; 2] = entries!(
         "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
         "e.parent >= ?3 ORDER BY e.parent, e.name"
     );
-    let conn = writing.conn;
-    let (Some((last, changed)), Some(first)) = (layers.split_last(), layers.first()) else {
+    let conn = transaction.conn;
+    let (Some((last, upper_layers)), Some(first)) = (layers.split_last(), layers.first()) else {
         return Err(corrupt("a fork has no base"));
     };
     let upper = VolumeTree {
@@ -202,16 +205,16 @@ fn merge_layers(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer])
         vol: first.vol,
         root,
         as_of: Some(first.as_of),
-        base_layers: changed.get(1..).unwrap_or(&[]),
+        base_layers: upper_layers.get(1..).unwrap_or(&[]),
     };
     let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), base_layers: &[] };
     // The rows of the merged layers, and the names that they hide from the last layer.
     let mut rows: Vec<(Option<EntryRow>, i64, Vec<u8>)> = Vec::new();
-    upper.merged(SQL, &[&ROOTS_PARENT], &mut |row, parent, name| {
+    upper.merged(SQL, &[&ROOT_PARENT], &mut |row, parent, name| {
         rows.push((row, parent, name.to_vec()));
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
-    let vol = insert_volume(writing, None, root, *last)?;
+    let vol = insert_volume(transaction, None, root, *last)?;
     for (row, parent, name) in rows {
         match row {
             Some(row) => row.insert(conn, vol, &name)?,
@@ -270,24 +273,24 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut rows = statement.query([owner])?;
     let mut forks = Vec::new();
     while let Some(row) = rows.next()? {
-        let broken = || corrupt("the row of a fork can't be read");
-        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| broken());
-        let path = |column| VfsPath::parse(text(column)?).map_err(|_| broken());
-        let texts = |column| serde_json::from_str(text(column)?).map_err(|_| broken());
-        let left_out: Vec<String> = texts(9)?;
-        let left_out = left_out.iter().map(|path| VfsPath::parse(path).map_err(|_| broken()));
-        let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| broken())?;
+        let damaged = || corrupt("the row of a fork can't be read");
+        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| damaged());
+        let path = |column| VfsPath::parse(text(column)?).map_err(|_| damaged());
+        let texts = |column| serde_json::from_str(text(column)?).map_err(|_| damaged());
+        let excluded: Vec<String> = texts(9)?;
+        let excluded = excluded.iter().map(|path| VfsPath::parse(path).map_err(|_| damaged()));
+        let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| damaged())?;
         forks.push(Fork {
             owner: owner.to_owned(),
-            name: text(0)?.parse().map_err(|_| broken())?,
+            name: text(0)?.parse().map_err(|_| damaged())?,
             created_by: row.get(1)?,
             base_prefix: path(2)?,
             path: path(3)?,
             protect: texts(4)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
-            approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(broken)?,
-            excluded: left_out.collect::<Result<_>>()?,
+            approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
+            excluded: excluded.collect::<Result<_>>()?,
             created: Timestamp(row.get(7)?),
         });
     }

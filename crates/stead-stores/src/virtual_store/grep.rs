@@ -49,18 +49,18 @@ struct GrepScan<'a> {
 impl VirtualStore {
     pub(super) fn grep_at(
         &self,
-        place: &NodePath,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut candidates = self.candidates(place, grep)?;
+        let mut candidates = self.candidates(at, grep)?;
         candidates.sort_unstable_by_key(|candidate| candidate.content);
-        let mut at = 0;
+        let mut start = 0;
         let contents: Vec<_> = candidates
-            .chunk_by(|one, other| one.content == other.content)
-            .map(|same| {
-                let range = at..at + same.len();
-                at = range.end;
+            .chunk_by(|first, second| first.content == second.content)
+            .map(|group| {
+                let range = start..start + group.len();
+                start = range.end;
                 range
             })
             .collect();
@@ -72,31 +72,31 @@ impl VirtualStore {
             next: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         };
-        let (found, finds) = channel();
+        let (sender, receiver) = channel();
         thread::scope(|threads| {
             if contents.len() >= MIN_CONTENTS_FOR_THREAD && !self.database_inner().is_in_memory() {
-                let (scan, found) = (&scan, found.clone());
-                threads.spawn(move || scan.run_helper(&found));
+                let (scan, sender) = (&scan, sender.clone());
+                threads.spawn(move || scan.run_helper(&sender));
             }
-            drop(found);
-            let searched = scan.run_on_caller(&mut || finds.try_recv().ok(), visit);
-            let searched = searched.and_then(|()| {
+            drop(sender);
+            let result = scan.run_on_caller(&mut || receiver.try_recv().ok(), visit);
+            let result = result.and_then(|()| {
                 // Hits of the helper thread that are still to come.
-                finds.iter().try_for_each(|hits| scan.deliver(hits?, visit))
+                receiver.iter().try_for_each(|hits| scan.deliver(hits?, visit))
             });
             scan.stop.store(true, Ordering::Relaxed);
-            searched
+            result
         })
     }
 
     /// Finds the files to be searched, in one snapshot. Files whose content isn't stored are added to `unreadable`.
-    fn candidates(&self, place: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
+    fn candidates(&self, at: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
         let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::name_suffix);
         let bounds =
             WalkBounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
         let mut candidates = Vec::new();
-        let forest = self.read_transaction(|snapshot| {
-            let row = snapshot.find_followed(place)?;
+        let loaded = self.read_transaction(|snapshot| {
+            let row = snapshot.find_followed(at)?;
             if row.is_directory() {
                 return LoadedTree::load(snapshot, row.node, &bounds).map(Some);
             }
@@ -107,8 +107,8 @@ impl VirtualStore {
             candidates.extend(content.map(|content| Candidate { content, path: StorePath::empty(), row }));
             Ok(None)
         })?;
-        if let Some(forest) = forest {
-            forest.visit(&mut |path, row| {
+        if let Some(loaded) = loaded {
+            loaded.visit(&mut |path, row| {
                 if row.kind == EntryKind::File && row.size > 0 {
                     let path = StorePath::from_checked(path);
                     match row.content {
@@ -130,14 +130,14 @@ impl GrepScan<'_> {
     /// Searches piece by piece on the caller's thread, and delivers the hits of both threads.
     fn run_on_caller(
         &self,
-        others: &mut dyn FnMut() -> Option<PieceHits>,
+        next_helper_hits: &mut dyn FnMut() -> Option<PieceHits>,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut searcher = self.grep.searcher();
         while let Some(piece) = self.next_piece() {
             let hits = self.search(piece, &mut searcher)?;
             self.deliver(hits, visit)?;
-            while let Some(hits) = others() {
+            while let Some(hits) = next_helper_hits() {
                 self.deliver(hits?, visit)?;
             }
         }
@@ -145,12 +145,12 @@ impl GrepScan<'_> {
     }
 
     /// Searches piece by piece on the helper thread.
-    fn run_helper(&self, found: &Sender<PieceHits>) {
+    fn run_helper(&self, sender: &Sender<PieceHits>) {
         let mut searcher = self.grep.searcher();
         while let Some(piece) = self.next_piece() {
             let hits = self.search(piece, &mut searcher);
             let failed = hits.is_err();
-            if found.send(hits).is_err() || failed {
+            if sender.send(hits).is_err() || failed {
                 break;
             }
         }
@@ -184,9 +184,9 @@ impl GrepScan<'_> {
     }
 
     /// Adds the files with a damaged content to `unreadable`. The search continues with the other files.
-    fn note_damaged(&self, content: usize, what: &str) {
+    fn note_damaged(&self, content: usize, message: &str) {
         for candidate in &self.candidates[self.contents[content].clone()] {
-            self.grep.unreadable.add(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
+            self.grep.unreadable.add(candidate.path.clone(), StoreError::Corrupt(message.to_owned()));
         }
     }
 
@@ -200,7 +200,7 @@ impl GrepScan<'_> {
         let _transaction = reader.unchecked_transaction()?;
         let (first, last) = (self.content_id(piece.start), self.content_id(piece.end - 1));
         let mut hits = Vec::new();
-        let mut look = |content: usize, row: &rusqlite::Row<'_>| -> Result<()> {
+        let mut search_content = |content: usize, row: &rusqlite::Row<'_>| -> Result<()> {
             if self.grep.should_stop() {
                 self.stop.store(true, Ordering::Relaxed);
                 return Err(StoreError::unavailable(
@@ -211,8 +211,10 @@ impl GrepScan<'_> {
             let size = self.candidates[self.contents[content].start].row.size;
             match search_row(&reader, row, size, searcher) {
                 Ok(found) => hits.extend(found.map(|found| (content, found))),
-                Err(DatabaseError::Store(StoreError::Corrupt(what))) => self.note_damaged(content, &what),
-                Err(fault) => return Err(fault),
+                Err(DatabaseError::Store(StoreError::Corrupt(message))) => {
+                    self.note_damaged(content, &message)
+                }
+                Err(error) => return Err(error),
             }
             Ok(())
         };
@@ -223,14 +225,14 @@ impl GrepScan<'_> {
                 "SELECT id, parts, hash, data FROM content WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             )?;
             let mut rows = statement.query([first, last])?;
-            let mut wanted = piece.peekable();
+            let mut remaining = piece.peekable();
             while let Some(row) = rows.next()? {
                 let id: i64 = row.get(0)?;
-                if let Some(content) = wanted.next_if(|&content| self.content_id(content) == id) {
-                    look(content, row)?;
+                if let Some(content) = remaining.next_if(|&content| self.content_id(content) == id) {
+                    search_content(content, row)?;
                 }
             }
-            if wanted.peek().is_some() {
+            if remaining.peek().is_some() {
                 return Err(corrupt("the content of a file is missing"));
             }
         } else {
@@ -239,7 +241,7 @@ impl GrepScan<'_> {
             for content in piece {
                 let mut rows = statement.query([self.content_id(content)])?;
                 let row = rows.next()?.ok_or_else(|| corrupt("the content of a file is missing"))?;
-                look(content, row)?;
+                search_content(content, row)?;
             }
         }
         Ok(hits)
@@ -269,8 +271,8 @@ fn search_row(
                 failure: None,
             };
             let hits = searcher.search_reader(&mut chunks);
-            if let Some(fault) = chunks.failure {
-                return Err(fault);
+            if let Some(error) = chunks.failure {
+                return Err(error);
             }
             // A search that ended early has not read all chunks.
             if let (Some(list), true) = (layout.list_hash, chunks.remaining.len() == 0) {
@@ -301,8 +303,8 @@ impl io::Read for ChunkReader<'_> {
                 chunk.extend_from_slice(bytes);
                 hashes.push(hash);
             });
-            if let Err(fault) = loaded {
-                self.failure = Some(fault);
+            if let Err(error) = loaded {
+                self.failure = Some(error);
                 return Err(io::ErrorKind::Other.into());
             }
             self.read = 0;

@@ -51,18 +51,18 @@ struct LoggedChange {
 }
 
 impl VirtualStore {
-    pub(crate) fn revision_before(&self, time: Timestamp) -> Result<RevisionNumber> {
-        revision_before(&*self.database_inner().reader()?, time)
+    pub(crate) fn newest_revision_at(&self, time: Timestamp) -> Result<RevisionNumber> {
+        newest_revision_at(&*self.database_inner().reader()?, time)
     }
 
     pub(crate) fn revisions_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
         self.read_transaction(|snapshot| {
-            let top = match &query.at {
-                Some(place) => Some(snapshot.find_now_or_last(place)?),
+            let subject = match &query.at {
+                Some(at) => Some(snapshot.find_now_or_last(at)?),
                 None => None,
             };
-            let looking = RevisionReader { store: self, tree: snapshot.tree, query, subject: top };
-            looking.revisions()
+            let reader = RevisionReader { store: self, tree: snapshot.tree, query, subject };
+            reader.revisions()
         })
     }
 
@@ -74,42 +74,42 @@ impl VirtualStore {
     ) -> Result<Vec<(RevisionNumber, Operation)>> {
         // Older revisions belong to the fork's base.
         let after = self.volume.forked_at().unwrap_or(0);
-        let upto = self.as_of.unwrap_or(i64::MAX);
-        let did = "SELECT 1 FROM node_change WHERE volume = ?1 AND revision = ?2 LIMIT 1";
+        let up_to = self.as_of.unwrap_or(i64::MAX);
+        let has_change_sql = "SELECT 1 FROM node_change WHERE volume = ?1 AND revision = ?2 LIMIT 1";
         let vol = self.volume.id;
-        undoable_operations(&*self.database_inner().reader()?, vol, agent, since, limit, |conn, version| {
-            let here = version > after && version <= upto;
-            Ok(here
-                && (conn.prepare_cached(did)?.exists([vol, version])?
-                    || unchanged::is_one(conn, vol, version)?))
+        undoable_operations(&*self.database_inner().reader()?, vol, agent, since, limit, |conn, revision| {
+            let is_own = revision > after && revision <= up_to;
+            Ok(is_own
+                && (conn.prepare_cached(has_change_sql)?.exists([vol, revision])?
+                    || unchanged::is_unchanged_revision(conn, vol, revision)?))
         })
     }
 
-    pub(crate) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        let kept = past
+    pub(crate) fn open_content_ref(&self, content_ref: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        let stored = content_ref
             .inner::<VirtualContentRef>()
-            .filter(|kept| kept.database.id == self.database.id())
+            .filter(|stored| stored.database.id == self.database.id())
             .ok_or_else(|| StoreError::Invalid("the content belongs to another Store".into()))?;
-        Ok(Box::new(self.open_content_by_id(kept.content, kept.size)?))
+        Ok(Box::new(self.open_content_by_id(stored.content, stored.size)?))
     }
 }
 
 /// The newest revision at that time.
-pub(crate) fn revision_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
-    let version = conn
+pub(crate) fn newest_revision_at(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
+    let revision = conn
         .prepare_cached("SELECT id FROM revision WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([time.0], |row| row.get(0))
         .optional()?;
-    Ok(RevisionNumber(version.unwrap_or(0)))
+    Ok(RevisionNumber(revision.unwrap_or(0)))
 }
 
 /// The operation that made a revision.
-pub(crate) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
+pub(crate) fn operation_of(conn: &Connection, revision: i64) -> Result<Option<Operation>> {
     let operation = conn
         .prepare_cached(
             "SELECT operation, agent, thread, organization, team, tool, at FROM revision WHERE id = ?1",
         )?
-        .query_row([version], |row| {
+        .query_row([revision], |row| {
             let identity = Identity {
                 agent: row.get(1)?,
                 thread: row.get(2)?,
@@ -141,15 +141,15 @@ pub(crate) fn undo_links(
     Ok((undoes, is_undone(conn, volume, operation.id.as_bytes(), 0)?))
 }
 
-/// The operations of an agent that can be undone, each with its newest revision for which `did` returns true, newest
-/// first. Undos, and operations that were undone, are left out.
+/// The operations of an agent that can be undone, each with its newest revision for which `has_change` returns true,
+/// newest first. Undos, and operations that were undone, are left out.
 pub(crate) fn undoable_operations(
     conn: &Connection,
     volume: i64,
     agent: &str,
     since: Timestamp,
     limit: usize,
-    did: impl Fn(&Connection, i64) -> Result<bool>,
+    has_change: impl Fn(&Connection, i64) -> Result<bool>,
 ) -> Result<Vec<(RevisionNumber, Operation)>> {
     let mut statement = conn.prepare_cached(REVISIONS_OF_AGENT)?;
     let mut rows = statement.query(params![agent, since.0])?;
@@ -157,15 +157,15 @@ pub(crate) fn undoable_operations(
     while let Some(row) = rows.next()?
         && operations.len() < limit
     {
-        let (version, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
-        if seen.contains(&id) || !did(conn, version)? {
+        let (revision, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
+        if seen.contains(&id) || !has_change(conn, revision)? {
             continue;
         }
         seen.insert(id);
-        let Some(operation) = operation_of(conn, version)? else { continue };
+        let Some(operation) = operation_of(conn, revision)? else { continue };
         let (undoes, undone) = undo_links(conn, volume, &operation)?;
         if undoes.is_empty() && !undone {
-            operations.push((RevisionNumber(version), operation));
+            operations.push((RevisionNumber(revision), operation));
         }
     }
     Ok(operations)
@@ -174,24 +174,24 @@ pub(crate) fn undoable_operations(
 /// The revisions that these operations made, newest first.
 pub(crate) fn revision_numbers_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(REVISIONS_OF_OPERATION)?;
-    let mut versions = Vec::new();
+    let mut revisions = Vec::new();
     for operation in operations {
         let found = statement.query_map([operation.as_bytes()], |row| row.get(0))?;
-        versions.extend(found.collect::<rusqlite::Result<Vec<i64>>>()?);
+        revisions.extend(found.collect::<rusqlite::Result<Vec<i64>>>()?);
     }
-    versions.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
-    versions.dedup();
-    Ok(versions)
+    revisions.sort_unstable_by_key(|revision| std::cmp::Reverse(*revision));
+    revisions.dedup();
+    Ok(revisions)
 }
 
 impl ReadTransaction<'_> {
     /// The node at a path or, for every name that isn't there now, the node that had the name last.
-    fn find_now_or_last(&mut self, place: &NodePath) -> Result<i64> {
+    fn find_now_or_last(&mut self, at: &NodePath) -> Result<i64> {
         let tree = self.tree;
-        let mut node = tree.node_number(place.base);
-        for name in place.path.components() {
-            let live = tree.child(node, name)?.map(|row| row.node);
-            node = match live {
+        let mut node = tree.node_number(at.base);
+        for name in at.path.components() {
+            let current = tree.child(node, name)?.map(|row| row.node);
+            node = match current {
                 Some(node) => node,
                 None => tree.last_named(node, name)?.ok_or(StoreError::NotFound)?,
             };
@@ -228,63 +228,68 @@ struct RevisionReader<'a> {
 impl RevisionReader<'_> {
     fn revisions(&self) -> Result<RevisionSet> {
         let mut found = RevisionSet::default();
-        let mut sieve = PathFilter::new(&self.query.paths);
-        let upto = self.query.up_to.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        let mut path_filter = PathFilter::new(&self.query.paths);
+        let up_to = self.query.up_to.0.min(self.tree.as_of.unwrap_or(i64::MAX));
         // Older revisions belong to the fork's base.
         let after = self.query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
-        let mut bounds = (after, upto);
+        let mut bounds = (after, up_to);
         loop {
-            let (versions, more) = match &self.query.operations {
+            let (revisions, more) = match &self.query.operations {
                 Some(operations) => {
-                    let mut versions = revision_numbers_of(self.tree.conn, operations)?;
-                    versions.retain(|version| *version > bounds.0 && *version <= bounds.1);
-                    (versions, false)
+                    let mut revisions = revision_numbers_of(self.tree.conn, operations)?;
+                    revisions.retain(|revision| *revision > bounds.0 && *revision <= bounds.1);
+                    (revisions, false)
                 }
                 None => {
-                    let versions = self.revision_numbers(bounds)?;
-                    let more = versions.len() == REVISIONS_PER_PAGE;
-                    (versions, more)
+                    let revisions = self.revision_numbers(bounds)?;
+                    let more = revisions.len() == REVISIONS_PER_PAGE;
+                    (revisions, more)
                 }
             };
-            for &version in &versions {
+            for &revision in &revisions {
                 if found.revisions.len() >= self.query.limit {
                     break;
                 }
-                found.revisions.extend(self.revision(version, &mut sieve)?);
+                found.revisions.extend(self.revision(revision, &mut path_filter)?);
             }
-            match versions.last() {
+            match revisions.last() {
                 Some(&last) if more && found.revisions.len() < self.query.limit => bounds.1 = last - 1,
                 _ => break,
             }
         }
-        let query =
-            RevisionQuery { after: RevisionNumber(after), up_to: RevisionNumber(upto), ..self.query.clone() };
-        unchanged::add_to(self.tree.conn, self.tree.vol, &query, &mut found.revisions)?;
+        let query = RevisionQuery {
+            after: RevisionNumber(after),
+            up_to: RevisionNumber(up_to),
+            ..self.query.clone()
+        };
+        unchanged::add_unchanged_revisions(self.tree.conn, self.tree.vol, &query, &mut found.revisions)?;
         self.describe_now(&mut found)?;
         Ok(found)
     }
 
     /// What a revision did, as far as the query asks for it; `None` if nothing matches.
-    fn revision(&self, version: i64, sieve: &mut PathFilter<'_>) -> Result<Option<Revision>> {
-        let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
+    fn revision(&self, revision: i64, path_filter: &mut PathFilter<'_>) -> Result<Option<Revision>> {
+        let Some(operation) = operation_of(self.tree.conn, revision)? else { return Ok(None) };
         if !self.query.matches(&operation) {
             return Ok(None);
         }
-        let mut lines = Vec::new();
-        for logged in self.logged_changes(version)? {
-            let line = self.node_change(version, &logged)?;
-            if self.is_wanted(version, &line)? && sieve.matches(&line, || path_of(&self.tree, logged.node))? {
-                lines.push(line);
+        let mut changes = Vec::new();
+        for logged in self.logged_changes(revision)? {
+            let change = self.node_change(revision, &logged)?;
+            if self.matches_subject(revision, &change)?
+                && path_filter.matches(&change, || path_of(&self.tree, logged.node))?
+            {
+                changes.push(change);
             }
         }
-        if lines.is_empty() {
+        if changes.is_empty() {
             return Ok(None);
         }
         let (undoes, undone) = undo_links(self.tree.conn, self.tree.vol, &operation)?;
         Ok(Some(Revision {
-            number: RevisionNumber(version),
+            number: RevisionNumber(revision),
             operation,
-            changes: lines,
+            changes,
             blind_at: None,
             undoes,
             undone,
@@ -292,10 +297,10 @@ impl RevisionReader<'_> {
     }
 
     /// Returns some revisions that may contain a wanted change, newest first: after the first bound, up to the second.
-    fn revision_numbers(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
+    fn revision_numbers(&self, (after, up_to): (i64, i64)) -> Result<Vec<i64>> {
         let query = self.query;
         let by_node = match self.subject {
-            Some(top) => !self.was_ever_directory(top)?,
+            Some(subject) => !self.was_ever_directory(subject)?,
             None => false,
         };
         // A file's own rows name the revisions that changed it, so the table `change` isn't searched. In a fork, these
@@ -316,9 +321,9 @@ impl RevisionReader<'_> {
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
         let bounds =
-            params![self.tree.vol, after, upto, self.subject, query.agent, since, REVISIONS_PER_PAGE as i64];
-        let versions = statement.query_map(bounds, |row| row.get(0))?;
-        Ok(versions.collect::<rusqlite::Result<_>>()?)
+            params![self.tree.vol, after, up_to, self.subject, query.agent, since, REVISIONS_PER_PAGE as i64];
+        let revisions = statement.query_map(bounds, |row| row.get(0))?;
+        Ok(revisions.collect::<rusqlite::Result<_>>()?)
     }
 
     fn was_ever_directory(&self, node: i64) -> Result<bool> {
@@ -338,31 +343,31 @@ impl RevisionReader<'_> {
     }
 
     /// What a revision did, one entry per node.
-    fn logged_changes(&self, version: i64) -> Result<Vec<LoggedChange>> {
+    fn logged_changes(&self, revision: i64) -> Result<Vec<LoggedChange>> {
         let mut statement = self.tree.conn.prepare_cached(
             "SELECT kind, node, parent, name FROM node_change WHERE volume = ?1 AND revision = ?2 ORDER BY seq",
         )?;
-        let mut rows = statement.query([self.tree.vol, version])?;
+        let mut rows = statement.query([self.tree.vol, revision])?;
         let mut logged: Vec<LoggedChange> = Vec::new();
-        let mut place: HashMap<i64, usize> = HashMap::new();
+        let mut index_by_node: HashMap<i64, usize> = HashMap::new();
         while let Some(row) = rows.next()? {
-            let (what, node) = (feed::kind_of_code(row.get(0)?)?, row.get(1)?);
+            let (kind, node) = (feed::kind_of_code(row.get(0)?)?, row.get(1)?);
             let (parent, name) = (row.get(2)?, row.get(3)?);
-            match place.get(&node) {
-                Some(&at) => {
-                    logged[at] = LoggedChange {
-                        kind: what,
+            match index_by_node.get(&node) {
+                Some(&index) => {
+                    logged[index] = LoggedChange {
+                        kind,
                         parent,
                         name,
-                        ..LoggedChange { name: Vec::new(), ..logged[at] }
+                        ..LoggedChange { name: Vec::new(), ..logged[index] }
                     }
                 }
                 None => {
-                    place.insert(node, logged.len());
+                    index_by_node.insert(node, logged.len());
                     logged.push(LoggedChange {
                         node,
-                        kind: what,
-                        created: what == ChangeKind::Created,
+                        kind,
+                        created: kind == ChangeKind::Created,
                         parent,
                         name,
                     });
@@ -372,25 +377,25 @@ impl RevisionReader<'_> {
         Ok(logged)
     }
 
-    fn node_change(&self, version: i64, logged: &LoggedChange) -> Result<NodeChange> {
-        let before = match self.state(logged.node, Some(version - 1))? {
-            None if !logged.created => Some(self.unknown_state(logged, version - 1)?),
+    fn node_change(&self, revision: i64, logged: &LoggedChange) -> Result<NodeChange> {
+        let before = match self.state(logged.node, Some(revision - 1))? {
+            None if !logged.created => Some(self.unknown_state(logged, revision - 1)?),
             before => before,
         };
-        let after = match self.state(logged.node, Some(version))? {
-            None if logged.kind != ChangeKind::Removed => Some(self.unknown_state(logged, version)?),
+        let after = match self.state(logged.node, Some(revision))? {
+            None if logged.kind != ChangeKind::Removed => Some(self.unknown_state(logged, revision)?),
             after => after,
         };
         Ok(NodeChange { node: node_id(logged.node), before, after })
     }
 
     /// The state of a node without a history row: it existed then, and nothing more is known.
-    fn unknown_state(&self, logged: &LoggedChange, version: i64) -> Result<NodeState> {
-        let above = path_of(&self.tree_at(Some(version)), logged.parent)?.unwrap_or_default();
+    fn unknown_state(&self, logged: &LoggedChange, revision: i64) -> Result<NodeState> {
+        let parent_path = path_of(&self.tree_at(Some(revision)), logged.parent)?.unwrap_or_default();
         Ok(NodeState {
             parent: node_id(logged.parent),
             name: logged.name.clone(),
-            path: above.child(&logged.name),
+            path: parent_path.child(&logged.name),
             kind: NodeKind::File,
             mode: 0,
             modified: Timestamp(0),
@@ -399,26 +404,26 @@ impl RevisionReader<'_> {
         })
     }
 
-    fn tree_at(&self, version: Option<i64>) -> VolumeTree<'_> {
-        VolumeTree { as_of: version, ..self.tree }
+    fn tree_at(&self, revision: Option<i64>) -> VolumeTree<'_> {
+        VolumeTree { as_of: revision, ..self.tree }
     }
 
-    fn state(&self, node: i64, version: Option<i64>) -> Result<Option<NodeState>> {
-        let tree = self.tree_at(version);
+    fn state(&self, node: i64, revision: Option<i64>) -> Result<Option<NodeState>> {
+        let tree = self.tree_at(revision);
         let Some((row, path)) = node_and_path(&tree, node)? else { return Ok(None) };
         Ok(Some(self.to_state(&row, path.unwrap_or_default())))
     }
 
     fn to_state(&self, row: &EntryRow, path: StorePath) -> NodeState {
-        let is_kept = row.content.is_some() || row.size == 0;
-        let content = (!row.is_directory() && is_kept).then(|| {
-            let identity = row.content.map_or(ContentId::Empty, ContentId::Number);
-            let kept = VirtualContentRef {
+        let has_content = row.content.is_some() || row.size == 0;
+        let content = (!row.is_directory() && has_content).then(|| {
+            let content_id = row.content.map_or(ContentId::Empty, ContentId::Number);
+            let content_ref = VirtualContentRef {
                 database: Arc::clone(self.store.database_inner()),
                 content: row.content,
                 size: row.size,
             };
-            ContentRef::new(identity, row.size.cast_unsigned(), kept)
+            ContentRef::new(content_id, row.size.cast_unsigned(), content_ref)
         });
         NodeState {
             parent: node_id(row.parent),
@@ -433,14 +438,14 @@ impl RevisionReader<'_> {
     }
 
     /// Whether a change is about the node that the query asks for, or about one below it.
-    fn is_wanted(&self, version: i64, line: &NodeChange) -> Result<bool> {
-        let Some(top) = self.subject else { return Ok(true) };
-        if line.node == node_id(top) {
+    fn matches_subject(&self, revision: i64, change: &NodeChange) -> Result<bool> {
+        let Some(subject) = self.subject else { return Ok(true) };
+        if change.node == node_id(subject) {
             return Ok(true);
         }
-        for (state, version) in [(&line.before, version - 1), (&line.after, version)] {
+        for (state, revision) in [(&change.before, revision - 1), (&change.after, revision)] {
             if let Some(state) = state
-                && self.lay_below(state.parent, version, top)?
+                && self.was_below(state.parent, revision, subject)?
             {
                 return Ok(true);
             }
@@ -448,10 +453,10 @@ impl RevisionReader<'_> {
         Ok(false)
     }
 
-    fn lay_below(&self, parent: NodeId, version: i64, top: i64) -> Result<bool> {
-        let tree = self.tree_at(Some(version));
+    fn was_below(&self, parent: NodeId, revision: i64, subject: i64) -> Result<bool> {
+        let tree = self.tree_at(Some(revision));
         let mut node = tree.node_number(parent);
-        while node != top {
+        while node != subject {
             match tree.node(node)? {
                 Some(row) if node != tree.root => node = row.parent,
                 _ => return Ok(false),
@@ -461,18 +466,18 @@ impl RevisionReader<'_> {
     }
 
     /// Adds the present state of every node that the revisions name.
-    fn describe_now(&self, told: &mut RevisionSet) -> Result<()> {
-        let lines = told.revisions.iter().flat_map(|deed| &deed.changes);
-        let mut named: BTreeSet<NodeId> = BTreeSet::new();
-        for line in lines {
-            named.insert(line.node);
-            named.extend([&line.before, &line.after].into_iter().flatten().map(|state| state.parent));
+    fn describe_now(&self, found: &mut RevisionSet) -> Result<()> {
+        let changes = found.revisions.iter().flat_map(|revision| &revision.changes);
+        let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+        for change in changes {
+            nodes.insert(change.node);
+            nodes.extend([&change.before, &change.after].into_iter().flatten().map(|state| state.parent));
         }
-        for id in named {
+        for id in nodes {
             let node = self.tree.node_number(id);
             let Some((row, Some(path))) = node_and_path(&self.tree, node)? else { continue };
             let state = if node == self.tree.root { None } else { Some(self.to_state(&row, path.clone())) };
-            told.current.insert(id, CurrentNode { path, state, tag: row.tag() });
+            found.current.insert(id, CurrentNode { path, state, tag: row.tag() });
         }
         Ok(())
     }
@@ -480,13 +485,13 @@ impl RevisionReader<'_> {
 
 /// Whether an operation has been undone in a volume, and that undo has not been undone itself.
 pub(crate) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
-    let by: Vec<[u8; 16]> = conn
+    let undone_by: Vec<[u8; 16]> = conn
         .prepare_cached("SELECT undone_by FROM undone WHERE volume = ?1 AND operation = ?2")?
         .query_map(params![volume, operation], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    for by in by {
+    for undo in undone_by {
         // No one undoes an undo that often, so the recursion ends here.
-        if depth > MAX_UNDO_DEPTH || !is_undone(conn, volume, &by, depth + 1)? {
+        if depth > MAX_UNDO_DEPTH || !is_undone(conn, volume, &undo, depth + 1)? {
             return Ok(true);
         }
     }
@@ -498,7 +503,7 @@ fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, O
     let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
     let path = match node == tree.root {
         true => Some(StorePath::empty()),
-        false => path_of(tree, row.parent)?.map(|above| above.child(&name)),
+        false => path_of(tree, row.parent)?.map(|parent_path| parent_path.child(&name)),
     };
     Ok(Some((row, path)))
 }
@@ -506,9 +511,9 @@ fn node_and_path(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, O
 /// The path of a node from the root; `None` if the node or a directory above it is missing.
 pub(crate) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
-    let mut passed = HashSet::new();
+    let mut visited = HashSet::new();
     while node != tree.root {
-        if !passed.insert(node) {
+        if !visited.insert(node) {
             return Err(corrupt("a directory contains itself"));
         }
         let Some((row, name)) = tree.node_with_name(node)? else { return Ok(None) };
@@ -530,7 +535,7 @@ mod tests {
     use crate::Database;
 
     #[test]
-    fn operations_are_found_without_looking_at_all_versions() {
+    fn operations_are_found_with_one_index_search() {
         let database = Database::in_memory();
         let store = database.store(["test"]).unwrap();
         let reader = store.database_inner().reader().unwrap();

@@ -18,7 +18,7 @@ use crate::virtual_store::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
 use crate::virtual_store::tree::VolumeTree;
 
 /// The parent of a root.
-pub(crate) const ROOTS_PARENT: i64 = 0;
+pub(crate) const ROOT_PARENT: i64 = 0;
 
 /// A volume below a fork, as of the revision at which it was forked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>
 type VisitMerged<'v> = dyn FnMut(Option<EntryRow>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// A query for the columns of an entry with its name.
-macro_rules! named {
+macro_rules! named_entries {
     ($rest:literal) => {
         entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
@@ -64,22 +64,22 @@ impl Volume {
         if self.base_layers.is_empty() {
             return Ok(());
         }
-        let there = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
-        if there { Ok(()) } else { Err(StoreError::NotFound.into()) }
+        let exists = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
+        if exists { Ok(()) } else { Err(StoreError::NotFound.into()) }
     }
 }
 
 /// The layers below a volume, the nearest first.
 pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
-    let mut below = Vec::new();
+    let mut layers = Vec::new();
     loop {
         let base = conn
             .prepare_cached("SELECT base, base_revision FROM volume WHERE id = ?1")?
             .query_row([vol], |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)))
             .optional()?
             .flatten();
-        let Some((base, as_of)) = base else { return Ok(below) };
-        below.push(Layer { vol: base, as_of });
+        let Some((base, as_of)) = base else { return Ok(layers) };
+        layers.push(Layer { vol: base, as_of });
         vol = base;
     }
 }
@@ -87,13 +87,13 @@ pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
 impl<'c> VolumeTree<'c> {
     /// The tree one layer down.
     pub(crate) fn base(&self) -> Option<VolumeTree<'c>> {
-        let (base, below) = self.base_layers.split_first()?;
-        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: below, ..*self })
+        let (base, layers_below) = self.base_layers.split_first()?;
+        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), base_layers: layers_below, ..*self })
     }
 
     /// A node's row and name, from the uppermost layer that has the node.
     pub(crate) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
-        const SQL: [&str; 2] = named!("e.node = ?3");
+        const SQL: [&str; 2] = named_entries!("e.node = ?3");
         let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
         if let Some(row) = rows.next()? {
@@ -114,7 +114,7 @@ impl<'c> VolumeTree<'c> {
         limit: i64,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
+        const SQL: [&str; 2] = named_entries!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
         // How many rows each layer has to return isn't known before they are merged.
         let limit = if self.base_layers.is_empty() { limit } else { -1 };
         self.visit(SQL, &[&parent, &after, &limit], visit)
@@ -161,9 +161,9 @@ impl<'c> VolumeTree<'c> {
     /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out.
     pub(crate) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] =
-            named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
+            named_entries!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
         match self.ending_offset(ending) {
-            Some(from) => self.visit(SQL, &[&parent, &from, &ending], visit),
+            Some(offset) => self.visit(SQL, &[&parent, &offset, &ending], visit),
             None => self.children(parent, b"", -1, visit),
         }
     }
@@ -194,12 +194,13 @@ impl<'c> VolumeTree<'c> {
     /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
     /// left out.
     pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
-        const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
-        const SIFTED: [&str; 2] =
-            named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
+        const SQL: [&str; 2] = named_entries!("e.parent > ?3 ORDER BY e.parent, e.name");
+        const SQL_WITH_ENDING: [&str; 2] = named_entries!(
+            "e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name"
+        );
         match self.ending_offset(ending) {
-            Some(from) => self.visit(SIFTED, &[&ROOTS_PARENT, &from, &ending], visit),
-            None => self.visit(SQL, &[&ROOTS_PARENT], visit),
+            Some(offset) => self.visit(SQL_WITH_ENDING, &[&ROOT_PARENT, &offset, &ending], visit),
+            None => self.visit(SQL, &[&ROOT_PARENT], visit),
         }
     }
 
@@ -207,17 +208,17 @@ impl<'c> VolumeTree<'c> {
     fn visit(
         &self,
         sql: [&'static str; 2],
-        rest: &[&dyn rusqlite::ToSql],
+        parameters: &[&dyn rusqlite::ToSql],
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         if !self.base_layers.is_empty() {
-            return self.merged(sql, rest, &mut |row, _, name| match row {
+            return self.merged(sql, parameters, &mut |row, _, name| match row {
                 Some(row) => visit(row, name),
                 None => Ok(ControlFlow::Continue(())),
             });
         }
         let mut statement = self.conn.prepare_cached(self.select_sql(sql))?;
-        self.bind(&mut statement, rest)?;
+        self.bind(&mut statement, parameters)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             if visit(self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, name_column(row)?)?.is_break() {
@@ -227,10 +228,10 @@ impl<'c> VolumeTree<'c> {
         Ok(())
     }
 
-    fn bind(&self, statement: &mut Statement<'_>, rest: &[&dyn rusqlite::ToSql]) -> Result<()> {
+    fn bind(&self, statement: &mut Statement<'_>, parameters: &[&dyn rusqlite::ToSql]) -> Result<()> {
         statement.raw_bind_parameter(1, self.vol)?;
         statement.raw_bind_parameter(2, self.as_of)?;
-        for (index, value) in rest.iter().enumerate() {
+        for (index, value) in parameters.iter().enumerate() {
             statement.raw_bind_parameter(index + 3, value)?;
         }
         Ok(())
@@ -245,20 +246,20 @@ impl<'c> VolumeTree<'c> {
                 found.push((row, name.to_vec()));
                 Ok(ControlFlow::Continue(()))
             })?;
-            let Some(further) = found[next..].iter().position(|(row, _)| row.is_directory()) else {
+            let Some(offset) = found[next..].iter().position(|(row, _)| row.is_directory()) else {
                 return Ok(found);
             };
-            directory = found[next + further].0.node;
-            next += further + 1;
+            directory = found[next + offset].0.node;
+            next += offset + 1;
         }
     }
 
     /// Visits what `sql` finds in all layers, sorted by directory and name: for each name the uppermost row, or `None`
-    /// if that is a whiteout. The first of `rest` is the statement's third parameter.
+    /// if that is a whiteout. The first of `parameters` is the statement's third parameter.
     pub(crate) fn merged(
         &self,
         sql: [&'static str; 2],
-        rest: &[&dyn rusqlite::ToSql],
+        parameters: &[&dyn rusqlite::ToSql],
         visit: &mut VisitMerged<'_>,
     ) -> Result<()> {
         let mut trees = vec![*self];
@@ -271,7 +272,7 @@ impl<'c> VolumeTree<'c> {
                 // The statements run at the same time, and the cache holds one for each text.
                 depth => self.conn.prepare_cached(&format!("{sql} -- {depth}"))?,
             };
-            tree.bind(&mut statement, rest)?;
+            tree.bind(&mut statement, parameters)?;
             statements.push(statement);
         }
         let mut sources: Vec<Rows<'_>> =

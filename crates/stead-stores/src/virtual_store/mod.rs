@@ -87,8 +87,8 @@ impl VirtualStore {
     }
 
     /// This volume as it was at a version, for reading.
-    pub fn at(&self, version: RevisionNumber) -> Self {
-        VirtualStore { as_of: Some(version.0), dirs: Arc::default(), ..self.clone() }
+    pub fn at(&self, revision: RevisionNumber) -> Self {
+        VirtualStore { as_of: Some(revision.0), dirs: Arc::default(), ..self.clone() }
     }
 
     fn database_inner(&self) -> &Arc<DatabaseInner> {
@@ -145,9 +145,9 @@ impl Store for VirtualStore {
         Ok(self.grep_at(at, grep, visit)?)
     }
 
-    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, base: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.check_changeable()?;
-        Ok(Box::new(self.draft_of(of)?))
+        Ok(Box::new(self.draft_of(base)?))
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
@@ -193,16 +193,16 @@ impl History for VirtualStore {
         true
     }
 
-    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        let version = if version == RevisionNumber::NOW { self.latest_revision()? } else { version };
-        if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.latest_revision()? {
+    fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        let revision = if revision == RevisionNumber::NOW { self.latest_revision()? } else { revision };
+        if revision.0 < self.volume.forked_at().unwrap_or(0) || revision > self.latest_revision()? {
             return Err(StoreError::NotFound);
         }
         let reader = self.database_inner().reader()?;
-        if !maintenance::is_readable(&reader, version.0)? {
-            return Err(StoreError::Expired(format!("version {version} is no longer kept")));
+        if !maintenance::is_readable(&reader, revision.0)? {
+            return Err(StoreError::Expired(format!("version {revision} is no longer kept")));
         }
-        Ok(Arc::new(self.at(version)))
+        Ok(Arc::new(self.at(revision)))
     }
 
     /// The newest version of the database: what this volume and every other one holds now.
@@ -211,7 +211,7 @@ impl History for VirtualStore {
     }
 
     fn revision_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
-        Ok(self.revision_before(time)?)
+        Ok(self.newest_revision_at(time)?)
     }
 
     fn revisions(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {

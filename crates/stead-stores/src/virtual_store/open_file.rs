@@ -24,9 +24,9 @@ pub(super) struct OpenVirtualFile {
 }
 
 impl VirtualStore {
-    pub(super) fn open_at(&self, place: &NodePath) -> Result<OpenVirtualFile> {
+    pub(super) fn open_at(&self, at: &NodePath) -> Result<OpenVirtualFile> {
         self.read_transaction(|snapshot| {
-            let row = snapshot.file(place)?;
+            let row = snapshot.file(at)?;
             let layout = content::layout(snapshot.tree.conn, row.content, row.size)?;
             Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), row.attr(), layout))
         })
@@ -57,12 +57,12 @@ impl OpenContent for OpenVirtualFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let wanted = buffer.len().min(left);
-        for (index, skip, range) in content::chunk_pieces(offset, wanted) {
+        let remaining = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(remaining);
+        for (index, skip, range) in content::chunk_pieces(offset, count) {
             self.copy(index, skip, &mut buffer[range])?;
         }
-        Ok(wanted)
+        Ok(count)
     }
 }
 
@@ -75,7 +75,7 @@ struct ReadChunkHashes {
 
 impl ReadChunkHashes {
     /// Adds the hash of a chunk that was read. Returns all hashes if it was the last one.
-    fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
+    fn add(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
         let slot = self.hashes.get_mut(index)?;
         if slot.replace(hash).is_none() {
             self.unread -= 1;
@@ -87,37 +87,37 @@ impl ReadChunkHashes {
 impl OpenVirtualFile {
     fn new(database: Arc<DatabaseInner>, attr: Attr, layout: ContentLayout) -> Self {
         let count = if layout.list_hash.is_some() { layout.chunk_ids.len() } else { 0 };
-        let read = ReadChunkHashes { hashes: vec![None; count], unread: count };
+        let read_hashes = ReadChunkHashes { hashes: vec![None; count], unread: count };
         OpenVirtualFile {
             database,
             attr,
             layout,
-            read_hashes: Mutex::new(read),
+            read_hashes: Mutex::new(read_hashes),
             last_chunk: Mutex::new(None),
         }
     }
 
-    /// Passes the bytes of a chunk to `take`, after checking them against their hash.
-    fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    /// Passes the bytes of a chunk to `read`, after checking them against their hash.
+    fn with_chunk<T>(&self, index: usize, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let reader = self.database.reader()?;
         let id = *self.layout.chunk_ids.get(index).ok_or_else(content::missing_content_error)?;
-        let (taken, hash) = content::with_hashed(&reader, id, |bytes, hash| (take(bytes), hash))?;
+        let (result, hash) = content::with_hashed(&reader, id, |bytes, hash| (read(bytes), hash))?;
         if let Some(list) = self.layout.list_hash
-            && let Some(hashes) = self.read_hashes.lock().note(index, hash)
+            && let Some(hashes) = self.read_hashes.lock().add(index, hash)
         {
             content::check_list(list, hashes.into_iter())?;
         }
-        Ok(taken)
+        Ok(result)
     }
 
     /// Copies a piece of one chunk.
-    fn copy(&self, index: usize, skip: usize, into: &mut [u8]) -> Result<()> {
-        if into.len() == CHUNK_SIZE {
-            return self.with_chunk(index, |chunk| copy_piece(chunk, skip, into))?;
+    fn copy(&self, index: usize, skip: usize, target: &mut [u8]) -> Result<()> {
+        if target.len() == CHUNK_SIZE {
+            return self.with_chunk(index, |chunk| copy_piece(chunk, skip, target))?;
         }
         let mut last = self.last_chunk.lock();
         let chunk = match &mut *last {
-            Some((at, chunk)) if *at == index => chunk,
+            Some((cached_index, chunk)) if *cached_index == index => chunk,
             other => {
                 // Reuses the buffer of the previous chunk.
                 let mut chunk = other.take().map_or_else(Vec::new, |(_, chunk)| chunk);
@@ -128,13 +128,13 @@ impl OpenVirtualFile {
                 &mut other.insert((index, chunk)).1
             }
         };
-        copy_piece(chunk, skip, into)
+        copy_piece(chunk, skip, target)
     }
 }
 
-fn copy_piece(chunk: &[u8], skip: usize, into: &mut [u8]) -> Result<()> {
+fn copy_piece(chunk: &[u8], skip: usize, target: &mut [u8]) -> Result<()> {
     let piece =
-        chunk.get(skip..skip + into.len()).ok_or_else(|| corrupt("a chunk of a file is too short"))?;
-    into.copy_from_slice(piece);
+        chunk.get(skip..skip + target.len()).ok_or_else(|| corrupt("a chunk of a file is too short"))?;
+    target.copy_from_slice(piece);
     Ok(())
 }

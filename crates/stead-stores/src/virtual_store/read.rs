@@ -61,40 +61,40 @@ impl DirLookup for ReadDirCache<'_> {
 }
 
 impl ReadTransaction<'_> {
-    pub(super) fn find(&mut self, place: &NodePath) -> Result<EntryRow> {
-        self.tree.find(&mut self.dir_cache, place)
+    pub(super) fn find(&mut self, at: &NodePath) -> Result<EntryRow> {
+        self.tree.find(&mut self.dir_cache, at)
     }
 
-    pub(super) fn find_followed(&mut self, place: &NodePath) -> Result<EntryRow> {
-        self.tree.find_followed(&mut self.dir_cache, place)
+    pub(super) fn find_followed(&mut self, at: &NodePath) -> Result<EntryRow> {
+        self.tree.find_followed(&mut self.dir_cache, at)
     }
 
-    pub(super) fn directory(&mut self, place: &NodePath) -> Result<i64> {
-        self.tree.directory(&mut self.dir_cache, place)
+    pub(super) fn directory(&mut self, at: &NodePath) -> Result<i64> {
+        self.tree.directory(&mut self.dir_cache, at)
     }
 
     /// The file at a path. A symlink on the way or at the end is an error that says where it leads.
-    pub(super) fn file(&mut self, place: &NodePath) -> Result<EntryRow> {
-        let row = self.find_followed(place)?;
+    pub(super) fn file(&mut self, at: &NodePath) -> Result<EntryRow> {
+        let row = self.find_followed(at)?;
         if row.is_directory() { Err(StoreError::IsADirectory.into()) } else { Ok(row) }
     }
 }
 
 impl VirtualStore {
-    /// Runs `look` in one read transaction.
+    /// Runs `read` in one read transaction.
     pub(super) fn read_transaction<T>(
         &self,
-        look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
+        read: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let reader = self.database_inner().reader()?;
-        self.read_transaction_on(&reader, look)
+        self.read_transaction_on(&reader, read)
     }
 
     /// Like `read_transaction`, on a given connection.
     pub(super) fn read_transaction_on<T>(
         &self,
         conn: &Connection,
-        look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
+        read: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         // Dropping it ends it; there is nothing to commit.
         let _transaction = conn.unchecked_transaction()?;
@@ -102,31 +102,31 @@ impl VirtualStore {
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([DIR_EPOCH], |row| row.get(0))?;
         self.volume.check_exists(conn)?;
-        let known = ReadDirCache { dirs: &self.dirs, epoch, learned: DirPaths::default() };
+        let dir_cache = ReadDirCache { dirs: &self.dirs, epoch, learned: DirPaths::default() };
         let mut snapshot =
-            ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), dir_cache: known };
-        let seen = look(&mut snapshot);
+            ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), dir_cache };
+        let result = read(&mut snapshot);
         self.dirs.insert_all(epoch, snapshot.dir_cache.learned);
-        seen
+        result
     }
 
     /// The key with which one statement can read the path; `None` if that takes a transaction.
-    fn entry_key<'a>(&self, place: &'a NodePath) -> Option<EntryKey<'a>> {
+    fn entry_key<'a>(&self, at: &'a NodePath) -> Option<EntryKey<'a>> {
         if self.as_of.is_some() || self.volume.forked_at().is_some() {
             return None;
         }
         let root = self.volume.root;
-        let from = if place.base.0 == 0 { root } else { place.base.0.cast_signed() };
-        match place.path.parent_and_name() {
-            None if from == root => {
+        let base = if at.base.0 == 0 { root } else { at.base.0.cast_signed() };
+        match at.path.parent_and_name() {
+            None if base == root => {
                 Some(EntryKey { parent: 0, name: b"", parent_trust: ParentTrust::Always })
             }
             None => None,
-            Some((b"", name)) if from == root => {
+            Some((b"", name)) if base == root => {
                 Some(EntryKey { parent: root, name, parent_trust: ParentTrust::Always })
             }
-            Some((b"", name)) => Some(EntryKey { parent: from, name, parent_trust: ParentTrust::IfFound }),
-            Some((directory, name)) if from == root => {
+            Some((b"", name)) => Some(EntryKey { parent: base, name, parent_trust: ParentTrust::IfFound }),
+            Some((directory, name)) if base == root => {
                 let (parent, epoch) = self.dirs.get(directory)?;
                 Some(EntryKey { parent, name, parent_trust: ParentTrust::AtEpoch(epoch) })
             }
@@ -134,26 +134,26 @@ impl VirtualStore {
         }
     }
 
-    pub(super) fn stat_at(&self, place: &NodePath) -> Result<Attr> {
+    pub(super) fn stat_at(&self, at: &NodePath) -> Result<Attr> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
             FROM meta m LEFT JOIN entry e ON e.volume = ?2 AND e.parent = ?3 AND e.name = ?4
             WHERE m.id = ?1";
         let reader = self.database_inner().reader()?;
-        if let Some(spot) = self.entry_key(place) {
+        if let Some(key) = self.entry_key(at) {
             let mut statement = reader.prepare_cached(SQL)?;
-            let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
+            let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name])?;
             let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
-            match interpret_row(row, &spot.parent_trust)? {
+            match interpret_row(row, &key.parent_trust)? {
                 LookupAnswer::Found(found) => return Ok(found.attr()),
                 LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
                 LookupAnswer::Unsure => {}
             }
         }
-        self.read_transaction_on(&reader, |snapshot| Ok(snapshot.find(place)?.attr()))
+        self.read_transaction_on(&reader, |snapshot| Ok(snapshot.find(at)?.attr()))
     }
 
-    pub(super) fn read_at(&self, place: &NodePath, limit: u64) -> Result<FileContent> {
+    pub(super) fn read_at(&self, at: &NodePath, limit: u64) -> Result<FileContent> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since,
                    c.parts, c.hash, c.data
@@ -162,13 +162,13 @@ impl VirtualStore {
             LEFT JOIN content c ON c.id = e.content AND e.size <= ?5
             WHERE m.id = ?1";
         let reader = self.database_inner().reader()?;
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        if let Some(spot) = self.entry_key(place) {
+        let max_size = i64::try_from(limit).unwrap_or(i64::MAX);
+        if let Some(key) = self.entry_key(at) {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows =
-                statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
+                statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name, max_size])?;
             let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
-            match interpret_row(row, &spot.parent_trust)? {
+            match interpret_row(row, &key.parent_trust)? {
                 LookupAnswer::Found(found) if found.kind == EntryKind::File => {
                     check_size_limit(&found, limit)?;
                     let bytes = match (found.content, row.get_ref(13)?) {
@@ -192,16 +192,16 @@ impl VirtualStore {
             }
         }
         self.read_transaction_on(&reader, |snapshot| {
-            let row = snapshot.file(place)?;
+            let row = snapshot.file(at)?;
             check_size_limit(&row, limit)?;
             let bytes = content::read_whole(snapshot.tree.conn, row.content, row.size)?;
             Ok(FileContent { attr: row.attr(), bytes })
         })
     }
 
-    pub(super) fn read_link_at(&self, place: &NodePath) -> Result<Vec<u8>> {
+    pub(super) fn read_link_at(&self, at: &NodePath) -> Result<Vec<u8>> {
         self.read_transaction(|snapshot| {
-            let row = snapshot.find(place)?;
+            let row = snapshot.find(at)?;
             match row.kind {
                 EntryKind::Symlink => snapshot.tree.symlink_target(&row),
                 EntryKind::File | EntryKind::Directory => {
@@ -211,15 +211,16 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn list_at(&self, place: &NodePath, page: &Page) -> Result<Listing> {
+    pub(super) fn list_at(&self, at: &NodePath, page: &Page) -> Result<Listing> {
         self.read_transaction(|snapshot| {
-            let directory = snapshot.directory(place)?;
+            let directory = snapshot.directory(at)?;
             let tree = snapshot.tree;
             // No name is empty, so every name comes after the empty one.
             let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
-            let wanted = i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
+            let row_limit =
+                i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
             let (mut entries, mut more) = (Vec::new(), false);
-            tree.list_attrs(directory, after, wanted, |attr, name| {
+            tree.list_attrs(directory, after, row_limit, |attr, name| {
                 if entries.len() == page.limit {
                     more = true;
                     return Ok(ControlFlow::Break(()));
@@ -256,10 +257,10 @@ enum LookupAnswer {
 /// Interprets a row that begins with the directory epoch and continues with the entry, if there is one.
 fn interpret_row(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupAnswer> {
     let epoch: i64 = row.get(0)?;
-    let there = !matches!(row.get_ref(1)?, ValueRef::Null);
+    let exists = !matches!(row.get_ref(1)?, ValueRef::Null);
     Ok(match *trust {
-        ParentTrust::AtEpoch(known) if known != epoch => LookupAnswer::Unsure,
-        _ if there => LookupAnswer::Found(EntryRow::from_columns(row, 1)?),
+        ParentTrust::AtEpoch(cached_epoch) if cached_epoch != epoch => LookupAnswer::Unsure,
+        _ if exists => LookupAnswer::Found(EntryRow::from_columns(row, 1)?),
         ParentTrust::Always | ParentTrust::AtEpoch(_) => LookupAnswer::Missing,
         ParentTrust::IfFound => LookupAnswer::Unsure,
     })

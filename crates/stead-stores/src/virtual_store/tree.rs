@@ -91,8 +91,8 @@ impl<'c> VolumeTree<'c> {
 
     /// The name of a node.
     pub(crate) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
-        let named = self.node_with_name(node)?.ok_or(StoreError::NotFound)?;
-        Ok(named.1)
+        let found = self.node_with_name(node)?.ok_or(StoreError::NotFound)?;
+        Ok(found.1)
     }
 
     /// The target of a symlink, as it was written.
@@ -106,13 +106,13 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// The directory node that a path starts from.
-    pub(crate) fn start_node(&self, from: NodeId) -> Result<i64> {
-        let from = self.node_number(from);
-        if from == self.root {
-            return Ok(from);
+    pub(crate) fn start_node(&self, base: NodeId) -> Result<i64> {
+        let base = self.node_number(base);
+        if base == self.root {
+            return Ok(base);
         }
-        match self.node(from)? {
-            Some(row) if row.is_directory() => Ok(from),
+        match self.node(base)? {
+            Some(row) if row.is_directory() => Ok(base),
             Some(_) => Err(StoreError::NotADirectory.into()),
             None => Err(StoreError::NotFound.into()),
         }
@@ -124,19 +124,21 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Follows the path of a directory as far as it exists.
-    pub(crate) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
+    pub(crate) fn follow(&self, dirs: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
         let from_root = start == self.root;
         let mut reached = ReachedDir { node: start, path_length: 0 };
         if from_root {
-            let longest = prefixes(path).find_map(|prefix| Some((known.node_at(prefix)?, prefix.len())));
-            if let Some((node, done)) = longest {
-                reached = ReachedDir { node, path_length: done };
+            let longest = prefixes(path).find_map(|prefix| Some((dirs.node_at(prefix)?, prefix.len())));
+            if let Some((node, path_length)) = longest {
+                reached = ReachedDir { node, path_length };
             }
         }
         while reached.path_length < path.len() {
             let begin = if reached.path_length == 0 { 0 } else { reached.path_length + 1 };
-            let end =
-                path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
+            let end = path[begin..]
+                .iter()
+                .position(|&byte| byte == b'/')
+                .map_or(path.len(), |length| begin + length);
             let Some(row) = self.child(reached.node, &path[begin..end])? else { break };
             match row.kind {
                 EntryKind::Directory => reached = ReachedDir { node: row.node, path_length: end },
@@ -144,43 +146,43 @@ impl<'c> VolumeTree<'c> {
                 EntryKind::Symlink => return self.symlink_hit(&row, component_count(&path[..end])),
             }
             if from_root {
-                known.remember(&path[..end], row.node);
+                dirs.remember(&path[..end], row.node);
             }
         }
         Ok(reached)
     }
 
     /// The entry at a path. If the last component is a symlink, this is the symlink itself.
-    pub(crate) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
-        let missing = || StoreError::NotFound.into();
-        let Some((directory, name)) = place.path.parent_and_name() else {
-            return self.node(self.node_number(place.base))?.ok_or_else(missing);
+    pub(crate) fn find(&self, dirs: &mut dyn DirLookup, at: &NodePath) -> Result<EntryRow> {
+        let not_found = || StoreError::NotFound.into();
+        let Some((directory, name)) = at.path.parent_and_name() else {
+            return self.node(self.node_number(at.base))?.ok_or_else(not_found);
         };
-        let start = self.start_node(place.base)?;
-        let reached = self.follow(known, start, directory)?;
+        let start = self.start_node(at.base)?;
+        let reached = self.follow(dirs, start, directory)?;
         if reached.path_length < directory.len() {
-            return Err(missing());
+            return Err(not_found());
         }
-        self.child(reached.node, name)?.ok_or_else(missing)
+        self.child(reached.node, name)?.ok_or_else(not_found)
     }
 
     /// The entry at a path. If the last component is a symlink, that is an error that says where it leads.
-    pub(crate) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
-        let row = self.find(known, place)?;
-        if row.kind == EntryKind::Symlink { self.symlink_hit(&row, place.path.depth()) } else { Ok(row) }
+    pub(crate) fn find_followed(&self, dirs: &mut dyn DirLookup, at: &NodePath) -> Result<EntryRow> {
+        let row = self.find(dirs, at)?;
+        if row.kind == EntryKind::Symlink { self.symlink_hit(&row, at.path.depth()) } else { Ok(row) }
     }
 
     /// The node of the directory at a path.
-    pub(crate) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
-        if self.node_number(place.base) == self.root {
-            let reached = self.follow(known, self.root, place.path.as_bytes())?;
-            return if reached.path_length == place.path.as_bytes().len() {
+    pub(crate) fn directory(&self, dirs: &mut dyn DirLookup, at: &NodePath) -> Result<i64> {
+        if self.node_number(at.base) == self.root {
+            let reached = self.follow(dirs, self.root, at.path.as_bytes())?;
+            return if reached.path_length == at.path.as_bytes().len() {
                 Ok(reached.node)
             } else {
                 Err(StoreError::NotFound.into())
             };
         }
-        let row = self.find_followed(known, place)?;
+        let row = self.find_followed(dirs, at)?;
         if row.is_directory() { Ok(row.node) } else { Err(StoreError::NotADirectory.into()) }
     }
 
@@ -199,7 +201,7 @@ impl<'c> VolumeTree<'c> {
 /// The path itself, and then every path above it but the root, from the longest to the shortest.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors((!path.is_empty()).then_some(path), |path| {
-        path.iter().rposition(|&byte| byte == b'/').map(|cut| &path[..cut])
+        path.iter().rposition(|&byte| byte == b'/').map(|length| &path[..length])
     })
 }
 
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_go_upwards() {
+    fn prefixes_are_listed_from_the_longest_to_the_shortest() {
         assert_eq!(prefixes(b"a/bc/d").collect::<Vec<_>>(), [&b"a/bc/d"[..], b"a/bc", b"a"]);
         assert_eq!(prefixes(b"").count(), 0);
         assert_eq!((component_count(b"a"), component_count(b"a/b/c")), (1, 3));

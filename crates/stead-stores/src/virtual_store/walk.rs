@@ -44,17 +44,17 @@ pub(super) struct LoadedTree {
 impl VirtualStore {
     pub(super) fn walk_at(
         &self,
-        place: &NodePath,
+        at: &NodePath,
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> Result<()> {
         let (depth, skip) = (walk.depth, &*walk.skip);
         let bounds = WalkBounds { depth, skip, ending: walk.name_suffix(), deadline: walk.deadline };
-        let forest = self.read_transaction(|snapshot| {
-            let top = snapshot.directory(place)?;
+        let loaded = self.read_transaction(|snapshot| {
+            let top = snapshot.directory(at)?;
             LoadedTree::load(snapshot, top, &bounds)
         })?;
-        forest.visit(&mut |path, row| {
+        loaded.visit(&mut |path, row| {
             if walk.include.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
                 return ControlFlow::Continue(());
             }
@@ -72,13 +72,13 @@ impl LoadedTree {
     ) -> Result<Self> {
         let mut skipped = HashSet::new();
         for path in bounds.skip {
-            let place = NodePath { base: NodeId(top.cast_unsigned()), path: path.clone() };
+            let at = NodePath { base: NodeId(top.cast_unsigned()), path: path.clone() };
             // A missing path needs no skipping.
-            if let Ok(row) = snapshot.find(&place) {
+            if let Ok(row) = snapshot.find(&at) {
                 skipped.insert(row.node);
             }
         }
-        let mut forest = LoadedTree {
+        let mut loaded = LoadedTree {
             top,
             depth: bounds.depth,
             deadline: bounds.deadline,
@@ -89,11 +89,11 @@ impl LoadedTree {
         };
         let tree = snapshot.tree;
         if top == tree.root && bounds.depth > 2 {
-            forest.load_all(&tree, bounds.ending)?
+            loaded.load_all(&tree, bounds.ending)?
         } else {
-            forest.load_below(&tree, bounds.ending)?
+            loaded.load_below(&tree, bounds.ending)?
         }
-        Ok(forest)
+        Ok(loaded)
     }
 
     /// Loads all rows of the volume with one scan, sorted by directory and name.
@@ -118,12 +118,12 @@ impl LoadedTree {
                     Ok(ControlFlow::Continue(()))
                 })?;
                 let found = begin..self.rows.len();
-                let entered = |row: &EntryRow| row.is_directory() && !self.skipped.contains(&row.node);
+                let is_entered = |row: &EntryRow| row.is_directory() && !self.skipped.contains(&row.node);
                 next.extend(
                     self.rows[found.clone()]
                         .iter()
                         .map(|(row, _)| row)
-                        .filter(|row| entered(row))
+                        .filter(|row| is_entered(row))
                         .map(|row| row.node),
                 );
                 self.children.insert(directory, found);
@@ -158,14 +158,14 @@ impl LoadedTree {
 
     /// Visits every entry with its path, a directory before its content.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>) -> Result<()> {
-        let below = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
+        let children_of = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
         // The directories on the way: the rows left in each, and the length of its path.
-        let mut way = vec![(below(self.top), 0)];
-        let mut seen = 0_usize;
-        while let Some((left, length)) = way.last_mut() {
-            let Some(next) = left.next() else {
-                way.pop();
+        let mut stack = vec![(children_of(self.top), 0)];
+        let mut visited = 0_usize;
+        while let Some((remaining, length)) = stack.last_mut() {
+            let Some(next) = remaining.next() else {
+                stack.pop();
                 continue;
             };
             let (row, name) = &self.rows[next];
@@ -180,12 +180,12 @@ impl LoadedTree {
             if visit(&path, row).is_break() {
                 return Ok(());
             }
-            seen += 1;
-            if seen.is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
+            visited += 1;
+            if visited.is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
                 self.check_deadline()?;
             }
-            if row.is_directory() && way.len() < self.depth {
-                way.push((below(row.node), path.len()));
+            if row.is_directory() && stack.len() < self.depth {
+                stack.push((children_of(row.node), path.len()));
             }
         }
         Ok(())

@@ -5,16 +5,16 @@ use std::sync::Barrier;
 use super::*;
 
 /// An entry that counts, and that keeps the stead which it was last given.
-struct Counting {
+struct CountingEntry {
     stead: Mutex<Stead>,
     refreshed: AtomicU64,
     is_needed: AtomicBool,
 }
 
-impl Counting {
+impl CountingEntry {
     fn new(stead: &Stead) -> Self {
         let (refreshed, is_needed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Counting { stead: Mutex::new(stead.clone()), refreshed, is_needed }
+        CountingEntry { stead: Mutex::new(stead.clone()), refreshed, is_needed }
     }
 
     fn refreshed(&self) -> u64 {
@@ -30,7 +30,7 @@ impl Counting {
     }
 }
 
-impl LiveEntry for Counting {
+impl LiveEntry for CountingEntry {
     fn replace(&self, stead: &Stead) {
         *self.stead.lock() = stead.clone();
     }
@@ -55,15 +55,15 @@ fn config(host: &tempfile::TempDir, agents: &[&str], prefix: &str) -> Config {
     Config::parse(&text, &host.path().join("stead.toml")).unwrap()
 }
 
-fn get(steads: &LiveSteads<Counting>, agent: &str) -> Arc<Counting> {
-    steads.get(&Identity::agent(agent), Counting::new).unwrap()
+fn get(steads: &LiveSteads<CountingEntry>, agent: &str) -> Arc<CountingEntry> {
+    steads.get(&Identity::agent(agent), CountingEntry::new).unwrap()
 }
 
 /// Waits until the subscription has reported the commits so far, and refreshes then.
-fn refresh_after_commit(steads: &LiveSteads<Counting>) {
-    let until = Instant::now() + Duration::from_secs(20);
+fn refresh_after_commit(steads: &LiveSteads<CountingEntry>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !steads.updates.lock().has_commits.load(Ordering::SeqCst) {
-        assert!(Instant::now() < until, "no commit is reported");
+        assert!(Instant::now() < deadline, "no commit is reported");
         std::thread::sleep(Duration::from_millis(1));
     }
     steads.refresh();
@@ -73,17 +73,17 @@ fn refresh_after_commit(steads: &LiveSteads<Counting>) {
 fn an_identity_that_hangs_while_it_is_opened_stops_no_other_identity() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann", "bob"], "/notes"));
-    let [hangs, goes_on] = [(); 2].map(|()| Barrier::new(2));
+    let [opening_began, opening_continues] = [(); 2].map(|()| Barrier::new(2));
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| {
             let make = |stead: &Stead| {
-                hangs.wait();
-                goes_on.wait();
-                Counting::new(stead)
+                opening_began.wait();
+                opening_continues.wait();
+                CountingEntry::new(stead)
             };
             steads.get(&Identity::agent("ann"), make).unwrap()
         });
-        hangs.wait();
+        opening_began.wait();
         // A second caller for the same identity waits for the first.
         let second = scope.spawn(|| get(&steads, "ann"));
         get(&steads, "bob");
@@ -91,28 +91,28 @@ fn an_identity_that_hangs_while_it_is_opened_stops_no_other_identity() {
         steads.refresh();
         steads.evict_idle();
         assert!(!second.is_finished());
-        goes_on.wait();
+        opening_continues.wait();
         let (first, second) = (hanging.join().unwrap(), second.join().unwrap());
         assert!(Arc::ptr_eq(&first, &second), "an identity has one entry");
     });
 }
 
 #[test]
-fn only_the_owner_of_a_fork_is_opened_again() {
+fn after_a_fork_only_its_owner_is_opened_again() {
     let host = tempfile::tempdir().unwrap();
     let config = config(&host, &["ann", "bob"], "/notes");
-    let elsewhere = Stead::open(&config, "ann").unwrap();
-    elsewhere.vfs().write("/notes/a", "1").unwrap();
+    let other_stead = Stead::open(&config, "ann").unwrap();
+    other_stead.vfs().write("/notes/a", "1").unwrap();
     let steads = LiveSteads::of(&config);
     let [ann, bob] = ["ann", "bob"].map(|agent| get(&steads, agent));
     steads.refresh();
     let before = (ann.refreshed(), bob.refreshed(), steads.opened.load(Ordering::SeqCst));
-    let elsewhere = elsewhere.fork("/notes", "draft").unwrap();
+    let other_stead = other_stead.fork("/notes", "draft").unwrap();
     refresh_after_commit(&steads);
     assert_eq!((ann.forks(), bob.forks()), (vec!["draft".to_owned()], Vec::new()));
-    elsewhere.vfs().write("/notes/a", "2").unwrap();
+    other_stead.vfs().write("/notes/a", "2").unwrap();
     refresh_after_commit(&steads);
-    elsewhere.discard("draft").unwrap();
+    other_stead.discard("draft").unwrap();
     refresh_after_commit(&steads);
     assert_eq!(ann.forks(), Vec::<String>::new());
     let after = (ann.refreshed(), bob.refreshed(), steads.opened.load(Ordering::SeqCst));
@@ -124,7 +124,8 @@ fn a_thousand_idle_identities_cost_nothing() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
     let identities = (0..1_000).map(|thread| Identity::agent("ann").with_thread(thread.to_string()));
-    let live: Vec<_> = identities.map(|identity| steads.get(&identity, Counting::new).unwrap()).collect();
+    let live: Vec<_> =
+        identities.map(|identity| steads.get(&identity, CountingEntry::new).unwrap()).collect();
     // The database is made at the first change.
     live[0].stead.lock().vfs().write("/notes/a", "1").unwrap();
     steads.refresh();
@@ -138,8 +139,8 @@ fn a_thousand_idle_identities_cost_nothing() {
         steads.evict_idle();
     }
     assert_eq!(cost(), before, "nothing was opened and nothing was read");
-    let elsewhere = Stead::open(&steads.config(), "ann").unwrap();
-    elsewhere.fork("/notes", "draft").unwrap();
+    let other_stead = Stead::open(&steads.config(), "ann").unwrap();
+    other_stead.fork("/notes", "draft").unwrap();
     refresh_after_commit(&steads);
     assert!(live.iter().all(|entry| entry.forks() == ["draft"]));
     assert_eq!(steads.updates.lock().reads, before.1 + 1, "one read for all of them");
@@ -149,22 +150,22 @@ fn a_thousand_idle_identities_cost_nothing() {
 fn a_fork_that_is_made_while_a_stead_is_opened_is_not_missed() {
     let host = tempfile::tempdir().unwrap();
     let config = config(&host, &["ann", "bob"], "/notes");
-    let elsewhere = Stead::open(&config, "ann").unwrap();
-    elsewhere.vfs().write("/notes/a", "1").unwrap();
+    let other_stead = Stead::open(&config, "ann").unwrap();
+    other_stead.vfs().write("/notes/a", "1").unwrap();
     let steads = LiveSteads::of(&config);
     get(&steads, "bob");
     steads.refresh();
-    let made = AtomicU64::new(0);
+    let open_count = AtomicU64::new(0);
     let ann = steads.get(&Identity::agent("ann"), |stead| {
-        if made.fetch_add(1, Ordering::SeqCst) == 0 {
+        if open_count.fetch_add(1, Ordering::SeqCst) == 0 {
             // After the forks of this stead were read, and before the registry has its entry.
-            elsewhere.fork("/notes", "draft").unwrap();
+            other_stead.fork("/notes", "draft").unwrap();
             refresh_after_commit(&steads);
         }
-        Counting::new(stead)
+        CountingEntry::new(stead)
     });
     assert_eq!(ann.unwrap().forks(), ["draft"]);
-    assert_eq!(made.load(Ordering::SeqCst), 2);
+    assert_eq!(open_count.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -173,44 +174,44 @@ fn a_configuration_is_replaced_as_a_whole_or_not_at_all() {
     let steads = LiveSteads::of(&config(&host, &["ann", "bob"], "/notes"));
     let [ann, bob] = ["ann", "bob"].map(|agent| get(&steads, agent));
     // The second of the two can't be opened: its Workspace names a Store that there is none of.
-    let mut wrong = config(&host, &["ann", "bob"], "/wrong");
-    wrong.agents.get_mut("bob").unwrap().workspaces[0].store = "nowhere".into();
-    assert!(steads.replace(&wrong).is_err());
+    let mut invalid = config(&host, &["ann", "bob"], "/wrong");
+    invalid.agents.get_mut("bob").unwrap().workspaces[0].store = "nowhere".into();
+    assert!(steads.replace(&invalid).is_err());
     assert_eq!((ann.prefixes(), bob.prefixes()), (vec!["/notes".to_owned()], vec!["/notes".to_owned()]));
     assert!(steads.config().agents["ann"].workspaces[0].prefix.as_str() == "/notes");
     steads.replace(&config(&host, &["ann"], "/other")).unwrap();
     assert_eq!((ann.prefixes(), bob.prefixes()), (vec!["/other".to_owned()], Vec::new()));
     assert!(Arc::ptr_eq(&ann, &get(&steads, "ann")));
-    assert!(steads.get(&Identity::agent("bob"), Counting::new).is_err());
+    assert!(steads.get(&Identity::agent("bob"), CountingEntry::new).is_err());
 }
 
 #[test]
 fn a_stead_that_is_opened_while_the_configuration_is_replaced_has_the_new_one() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
-    let made = AtomicU64::new(0);
+    let open_count = AtomicU64::new(0);
     let ann = steads.get(&Identity::agent("ann"), |stead| {
-        if made.fetch_add(1, Ordering::SeqCst) == 0 {
+        if open_count.fetch_add(1, Ordering::SeqCst) == 0 {
             steads.replace(&config(&host, &["ann"], "/other")).unwrap();
         }
-        Counting::new(stead)
+        CountingEntry::new(stead)
     });
     assert_eq!(ann.unwrap().prefixes(), ["/other"]);
 }
 
 #[test]
-fn an_entry_that_nobody_uses_or_needs_is_evicted() {
+fn an_unused_entry_that_is_not_needed_is_evicted() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
     let weak = Arc::downgrade(&get(&steads, "ann"));
     steads.evict_idle();
     assert!(weak.upgrade().is_some(), "it was used a moment ago");
     let steads = steads.with_idle_timeout(Duration::ZERO);
-    let held = get(&steads, "ann");
+    let entry = get(&steads, "ann");
     steads.evict_idle();
-    assert!(Arc::ptr_eq(&held, &get(&steads, "ann")), "somebody holds it");
-    held.is_needed.store(true, Ordering::SeqCst);
-    drop(held);
+    assert!(Arc::ptr_eq(&entry, &get(&steads, "ann")), "somebody holds it");
+    entry.is_needed.store(true, Ordering::SeqCst);
+    drop(entry);
     steads.evict_idle();
     let needed = weak.upgrade().unwrap();
     needed.is_needed.store(false, Ordering::SeqCst);
@@ -225,6 +226,6 @@ fn an_entry_that_nobody_uses_or_needs_is_evicted() {
 fn a_stead_that_cannot_be_opened_leaves_nothing_behind() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
-    assert!(steads.get(&Identity::agent("eve"), Counting::new).is_err());
+    assert!(steads.get(&Identity::agent("eve"), CountingEntry::new).is_err());
     assert!(steads.state.lock().slots.is_empty());
 }

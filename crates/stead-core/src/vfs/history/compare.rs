@@ -123,10 +123,11 @@ impl Call<'_> {
         let mut targets = self.history_targets(prefix, Access::History)?;
         let (from, to) = (self.resolve_point(from)?, self.resolve_point(to)?);
         let mut differences = Vec::new();
-        for (workspace, below, [from, to]) in targets.take_at([&from, &to])? {
+        for (workspace, store_path, [from, to]) in targets.take_at([&from, &to])? {
             let failed =
                 |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
-            differences.extend(self.diff_workspace(workspace, &below, (from, to), options).map_err(failed)?);
+            differences
+                .extend(self.diff_workspace(workspace, &store_path, (from, to), options).map_err(failed)?);
         }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(differences)
@@ -143,36 +144,36 @@ impl Call<'_> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
-        let deeds = store.require_history()?.changes_between(older, newer, std::slice::from_ref(top))?;
+        let revisions = store.require_history()?.changes_between(older, newer, std::slice::from_ref(top))?;
         // Revisions come newest first, so a node's first change has its newest state and its last change has its
         // oldest.
         let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
-        for line in deeds.revisions.iter().flat_map(|deed| &deed.changes) {
-            let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
-            ends.0 = line.before.as_ref();
+        for change in revisions.revisions.iter().flat_map(|revision| &revision.changes) {
+            let ends = nodes.entry(change.node).or_insert((None, change.after.as_ref()));
+            ends.0 = change.before.as_ref();
         }
-        let ground = StoreGroup { store, workspaces: vec![workspace] };
+        let group = StoreGroup { store, workspaces: vec![workspace] };
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
             // A state that lay in a nested Workspace isn't part of this one.
-            let inside = |state: &&NodeState| {
-                state.path.is_at_or_below(top) && self.logical_path(&ground, &state.path).is_some()
+            let is_inside = |state: &&NodeState| {
+                state.path.is_at_or_below(top) && self.logical_path(&group, &state.path).is_some()
             };
-            let (old, new) = (old.filter(inside), new.filter(inside));
-            differences.extend(self.difference(&ground, old, new, options)?);
+            let (old, new) = (old.filter(is_inside), new.filter(is_inside));
+            differences.extend(self.difference(&group, old, new, options)?);
         }
         Ok(differences)
     }
 
     fn difference(
         &self,
-        ground: &StoreGroup<'_>,
+        group: &StoreGroup<'_>,
         old: Option<&NodeState>,
         new: Option<&NodeState>,
         options: DiffOptions,
     ) -> Result<Option<Difference>, StoreError> {
-        let differs = match (old, new) {
+        let difference = match (old, new) {
             (None, None) => return Ok(None),
             (None, Some(_)) => DifferenceKind::Added,
             (Some(_), None) => DifferenceKind::Removed,
@@ -183,9 +184,9 @@ impl Call<'_> {
             (Some(_), Some(_)) => DifferenceKind::Changed,
         };
         let state = new.or(old).expect("at least one state exists");
-        let Some(path) = self.logical_path(ground, &state.path) else { return Ok(None) };
+        let Some(path) = self.logical_path(group, &state.path) else { return Ok(None) };
         let from = match old {
-            Some(old) if differs == DifferenceKind::Moved => self.logical_path(ground, &old.path),
+            Some(old) if difference == DifferenceKind::Moved => self.logical_path(group, &old.path),
             _ => None,
         };
         let size = |state: Option<&NodeState>| state.map_or(0, |state| state.size);
@@ -194,13 +195,11 @@ impl Call<'_> {
             _ => None,
         };
         let content = match state.kind {
-            NodeKind::File if options.text => {
-                self.content_diff(&**ground.store, old, new, options.context)?
-            }
+            NodeKind::File if options.text => self.content_diff(&**group.store, old, new, options.context)?,
             _ => None,
         };
         let sizes = (size(old), size(new));
-        Ok(Some(Difference { path, from, difference: differs, kind: state.kind, modes, sizes, content }))
+        Ok(Some(Difference { path, from, difference, kind: state.kind, modes, sizes, content }))
     }
 
     fn content_diff(
@@ -219,36 +218,41 @@ impl Call<'_> {
         let unknown = [(old, &before), (new, &after)]
             .iter()
             .any(|(state, content)| state.is_some() && content.is_none());
-        let large = [&before, &after].into_iter().flatten().any(|past| past.size() > MAX_DIFF_SIZE);
+        let large = [&before, &after].into_iter().flatten().any(|content| content.size() > MAX_DIFF_SIZE);
         if unknown || large {
             return Ok(Some(ContentDiff::Binary));
         }
         // The lines of both contents are held next to the contents themselves.
         let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
         let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
-        let bytes = |past: &Option<ContentRef>| match past {
-            Some(past) => read_content(store, past),
+        let bytes = |content: &Option<ContentRef>| match content {
+            Some(content) => read_content(store, content),
             None => Ok(Vec::new()),
         };
         Ok(Some(diff_content(&bytes(&before)?, &bytes(&after)?, context)))
     }
 
     fn blame(&self, path: &VfsPath) -> Result<Vec<BlameLine>> {
-        let (_, spot) = self.resolve(path, Access::History)?;
-        let store = &**spot.workspace.mount().store();
+        let (_, resolved) = self.resolve(path, Access::History)?;
+        let store = &**resolved.workspace.mount().store();
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
-        let attr = store.stat(&spot.node_path).map_err(failed)?;
+        let attr = store.stat(&resolved.node_path).map_err(failed)?;
         if attr.kind == NodeKind::Directory {
             return Err(failed(StoreError::IsADirectory));
         }
-        let query = RevisionQuery { at: Some(spot.node_path.clone()), ..RevisionQuery::all() };
-        let deeds = store.require_history().and_then(|history| history.revisions(&query)).map_err(failed)?;
-        let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
+        let query = RevisionQuery { at: Some(resolved.node_path.clone()), ..RevisionQuery::all() };
+        let revisions =
+            store.require_history().and_then(|history| history.revisions(&query)).map_err(failed)?;
+        let group =
+            StoreGroup { store: resolved.workspace.mount().store(), workspaces: vec![resolved.workspace] };
         // The author of content that the file got outside the caller's Workspace isn't revealed.
-        let is_here = |state: &NodeState| self.logical_path(&ground, &state.path).is_some();
+        let is_visible = |state: &NodeState| self.logical_path(&group, &state.path).is_some();
         // All states of the file are in memory at once.
-        let states =
-            deeds.revisions.iter().flat_map(|deed| &deed.changes).filter_map(|line| line.after.as_ref());
+        let states = revisions
+            .revisions
+            .iter()
+            .flat_map(|revision| &revision.changes)
+            .filter_map(|change| change.after.as_ref());
         let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
         if size > super::MAX_CONTENT_SIZE {
             return Err(failed(StoreError::TooLarge { size, limit: super::MAX_CONTENT_SIZE }));
@@ -256,24 +260,26 @@ impl Call<'_> {
         let _memory = self.reserve(size * 2).map_err(failed)?;
         let mut contents: Vec<Vec<u8>> = Vec::new();
         let mut writers: Vec<Option<(RevisionId, Operation)>> = Vec::new();
-        for deed in deeds.revisions.iter().rev() {
-            for line in &deed.changes {
+        for revision in revisions.revisions.iter().rev() {
+            for change in &revision.changes {
                 if let (true, Some(NodeState { content: Some(before), .. })) =
-                    (contents.is_empty(), &line.before)
+                    (contents.is_empty(), &change.before)
                 {
                     contents.push(read_content(store, before).map_err(failed)?);
                     writers.push(None);
                 }
-                if let Some(state @ NodeState { content: Some(after), .. }) = &line.after {
+                if let Some(state @ NodeState { content: Some(after), .. }) = &change.after {
                     contents.push(read_content(store, after).map_err(failed)?);
-                    writers
-                        .push(is_here(state).then(|| (store.revision(deed.number), deed.operation.clone())));
+                    writers.push(
+                        is_visible(state)
+                            .then(|| (store.revision(revision.number), revision.operation.clone())),
+                    );
                 }
             }
         }
         if contents.is_empty() {
             // No revision knows the file, so nobody is known to have written it.
-            contents.push(store.read(&spot.node_path, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
+            contents.push(store.read(&resolved.node_path, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
             writers.push(None);
         }
         if !contents.iter().all(|content| crate::history::merge::is_text(content)) {

@@ -79,16 +79,16 @@ impl RevertSummary {
 impl StoreRevert<'_> {
     /// Queries the same revisions again, with the current state of their nodes.
     fn reload(&mut self) -> Result<()> {
-        let deeds = match &self.source {
-            RevertSource::Since(version, below) => revisions_since(&self.group, *version, below),
+        let revisions = match &self.source {
+            RevertSource::Since(revision, paths) => revisions_since(&self.group, *revision, paths),
             RevertSource::Revisions => self.reload_revisions(),
         };
-        self.revisions = match deeds {
+        self.revisions = match revisions {
             Err(cause) if is_race(&cause) => return Err(self.group.store_error(StoreError::Conflict)),
-            deeds => deeds.map_err(|cause| self.group.store_error(cause))?,
+            revisions => revisions.map_err(|cause| self.group.store_error(cause))?,
         };
         // Another caller has undone one of them in the meantime; it must not be undone twice.
-        if self.mode == RevertMode::Merge && self.revisions.revisions.iter().any(|deed| deed.undone) {
+        if self.mode == RevertMode::Merge && self.revisions.revisions.iter().any(|revision| revision.undone) {
             return Err(self.group.store_error(StoreError::Conflict));
         }
         Ok(())
@@ -96,33 +96,34 @@ impl StoreRevert<'_> {
 
     /// Queries exactly these revisions again, with as few others as possible.
     fn reload_revisions(&self) -> StoreResult<RevisionSet> {
-        let known: HashSet<RevisionNumber> =
-            self.revisions.revisions.iter().map(|deed| deed.number).collect();
-        let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
+        let numbers: HashSet<RevisionNumber> =
+            self.revisions.revisions.iter().map(|revision| revision.number).collect();
+        let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else {
             return Ok(RevisionSet::default());
         };
         let operations: HashSet<OperationId> =
-            self.revisions.revisions.iter().map(|deed| deed.operation.id).collect();
-        let few = operations.len() <= MAX_OPERATIONS_BY_ID;
-        let mut deeds = self.group.store.require_history()?.revisions(&RevisionQuery {
-            operations: few.then(|| operations.into_iter().collect()),
+            self.revisions.revisions.iter().map(|revision| revision.operation.id).collect();
+        let is_few = operations.len() <= MAX_OPERATIONS_BY_ID;
+        let mut revisions = self.group.store.require_history()?.revisions(&RevisionQuery {
+            operations: is_few.then(|| operations.into_iter().collect()),
             ..RevisionQuery::between(RevisionNumber(first.0 - 1), *last)
         })?;
-        deeds.revisions.retain(|deed| known.contains(&deed.number));
-        Ok(deeds)
+        revisions.revisions.retain(|revision| numbers.contains(&revision.number));
+        Ok(revisions)
     }
 
     /// The paths of a node in the Store, newest first: the current one, then the former ones.
     fn paths_of(&self, node: NodeId) -> impl Iterator<Item = &StorePath> {
-        let now = self.revisions.current.get(&node).map(|now| &now.path);
-        let lines = self
+        let current = self.revisions.current.get(&node).map(|current| &current.path);
+        let changes = self
             .revisions
             .revisions
             .iter()
-            .flat_map(|deed| &deed.changes)
-            .filter(move |line| line.node == node);
-        let then = lines.flat_map(|line| [&line.after, &line.before]).flatten().map(|state| &state.path);
-        now.into_iter().chain(then)
+            .flat_map(|revision| &revision.changes)
+            .filter(move |change| change.node == node);
+        let former =
+            changes.flat_map(|change| [&change.after, &change.before]).flatten().map(|state| &state.path);
+        current.into_iter().chain(former)
     }
 }
 
@@ -141,15 +142,18 @@ impl<'a> PlannedRevert<'a> {
 
     /// The operations of which something can't be undone.
     pub(super) fn incomplete_operations(&self) -> Vec<OperationId> {
-        let stays = |node: &NodeId| {
-            self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
+        let is_left_as_is = |node: &NodeId| {
+            self.refused.contains_key(node)
+                || self.steps.conflicts.iter().any(|conflict| conflict.node == *node)
         };
         let withheld = self.revert.withheld.iter().copied();
         if self.refused.is_empty() && self.steps.conflicts.is_empty() {
             return withheld.collect();
         }
-        let touches = |deed: &&Revision| deed.changes.iter().any(|line| stays(&line.node));
-        let touching = self.revert.revisions.revisions.iter().filter(touches).map(|deed| deed.operation.id);
+        let touches =
+            |revision: &&Revision| revision.changes.iter().any(|change| is_left_as_is(&change.node));
+        let touching =
+            self.revert.revisions.revisions.iter().filter(touches).map(|revision| revision.operation.id);
         withheld.chain(touching).collect()
     }
 }
@@ -159,24 +163,26 @@ impl Call<'_> {
     pub(super) fn execute_reverts(
         &self,
         planned: Vec<PlannedRevert<'_>>,
-        outcome: RevertSummary,
+        summary: RevertSummary,
         options: UndoOptions,
     ) -> Result<RevertResult> {
-        let result = self.describe_reverts(&planned, &outcome);
-        let operations = outcome.undone.as_deref();
+        let result = self.describe_reverts(&planned, &summary);
+        let operations = summary.undone.as_deref();
         if operations.is_some_and(<[Operation]>::is_empty) && result.conflicts.is_empty() {
             return Ok(result);
         }
         if self.vfs.approval.is_strict() && result.changes.is_empty() {
             // The Stores record the undo even if no file changes. So in strict mode a person has to have approved the
             // Workspaces themselves.
-            for workspace in planned.iter().flat_map(|part| &part.revert.group.workspaces) {
+            for workspace in planned.iter().flat_map(|plan| &plan.revert.group.workspaces) {
                 self.authorize(workspace.prefix(), Access::Restore)?;
             }
         }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
-        let stays = result.conflicts.iter().map(|conflict| conflict.path.clone());
-        self.set_paths(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
+        let conflict_paths = result.conflicts.iter().map(|conflict| conflict.path.clone());
+        self.set_paths(
+            result.changes.iter().map(|change| change.path.clone()).chain(conflict_paths).collect(),
+        );
         if refused {
             self.set_refused(ErrorKind::Conflict);
         }
@@ -185,8 +191,8 @@ impl Call<'_> {
         }
         // Something may change meanwhile, so the answer is about the plans that were applied in the end.
         let applied = self.apply_plans(planned, operations.unwrap_or_default(), options)?;
-        let mut result = self.describe_reverts(&applied, &outcome);
-        if applied.iter().any(|part| part.changed) {
+        let mut result = self.describe_reverts(&applied, &summary);
+        if applied.iter().any(|plan| plan.changed) {
             result.operation = Some(self.operation());
         }
         for change in &result.changes {
@@ -197,32 +203,32 @@ impl Call<'_> {
     }
 
     /// What these plans do, and what they leave as it is.
-    fn describe_reverts(&self, planned: &[PlannedRevert<'_>], outcome: &RevertSummary) -> RevertResult {
+    fn describe_reverts(&self, planned: &[PlannedRevert<'_>], summary: &RevertSummary) -> RevertResult {
         let mut result = RevertResult {
             operation: None,
             undone: Vec::new(),
             incomplete: Vec::new(),
             changes: Vec::new(),
             conflicts: Vec::new(),
-            left_out: outcome.left_out.clone(),
+            left_out: summary.left_out.clone(),
             done: false,
         };
-        for part in planned {
-            result.changes.extend(part.changes.iter().cloned());
-            let refused = self.refused_paths(part);
-            if outcome.undone.is_none() {
+        for plan in planned {
+            result.changes.extend(plan.changes.iter().cloned());
+            let refused = self.refused_paths(plan);
+            if summary.undone.is_none() {
                 result.left_out.extend(refused)
             } else {
                 result.conflicts.extend(refused)
             }
-            result.conflicts.extend(self.conflicting_paths(part));
+            result.conflicts.extend(self.conflicting_paths(plan));
         }
-        let stays: HashSet<OperationId> =
+        let incomplete: HashSet<OperationId> =
             planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
-        for operation in outcome.undone.iter().flatten().cloned() {
-            if stays.contains(&operation.id) {
+        for operation in summary.undone.iter().flatten().cloned() {
+            if incomplete.contains(&operation.id) {
                 let is_partial =
-                    planned.iter().any(|part| part.steps.effective_operations.contains(&operation.id));
+                    planned.iter().any(|plan| plan.steps.effective_operations.contains(&operation.id));
                 result.incomplete.push(IncompleteUndo { operation, is_partial });
             } else {
                 result.undone.push(operation);
@@ -240,29 +246,29 @@ impl Call<'_> {
         options: UndoOptions,
     ) -> Result<Vec<PlannedRevert<'a>>> {
         // An operation of which something stays as it is doesn't count as undone.
-        let mut stays: HashSet<OperationId> =
+        let mut incomplete: HashSet<OperationId> =
             planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
-        let effective: Vec<_> = planned.iter().map(|part| part.steps.effective_operations.clone()).collect();
+        let effective: Vec<_> = planned.iter().map(|plan| plan.steps.effective_operations.clone()).collect();
         // A change without steps is needed too, to record what was undone.
-        let records = undo_record(operations, &stays).is_some();
-        let last = planned.iter().rposition(|part| !part.steps.steps.is_empty() || records);
+        let records = undo_record(operations, &incomplete).is_some();
+        let last = planned.iter().rposition(|plan| !plan.steps.steps.is_empty() || records);
         let (mut applied, mut done) = (Vec::with_capacity(planned.len()), None);
-        for (index, part) in planned.into_iter().enumerate() {
-            let prefix = part.revert.group.workspaces[0].prefix().clone();
+        for (index, plan) in planned.into_iter().enumerate() {
+            let prefix = plan.revert.group.workspaces[0].prefix().clone();
             let stage = if Some(index) == last { ChangeStage::Final } else { ChangeStage::Intermediate };
             let elsewhere = effective.iter().enumerate().filter(|(other, _)| *other != index);
             let elsewhere = elsewhere.flat_map(|(_, operations)| operations).copied().collect();
-            match (self.apply_plan(part, operations, (&mut stays, elsewhere), options, stage), &done) {
+            match (self.apply_plan(plan, operations, (&mut incomplete, elsewhere), options, stage), &done) {
                 (Err(cause), Some(done)) => {
                     let (done, cause) = (VfsPath::clone(done), Box::new(cause));
                     return Err(Error::PartiallyApplied { done, left: prefix, cause });
                 }
-                (part, _) => {
-                    let part = part?;
-                    if part.applied {
+                (plan, _) => {
+                    let plan = plan?;
+                    if plan.applied {
                         done = done.or(Some(prefix));
                     }
-                    applied.push(part);
+                    applied.push(plan);
                 }
             }
         }
@@ -270,41 +276,43 @@ impl Call<'_> {
     }
 
     /// Plans the revert of one Store, and plans it again if what the plan looked at has changed.
-    pub(super) fn plan_with_retries<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
+    pub(super) fn plan_with_retries<'a>(&self, mut revert: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
             check_not_stopped(self.cancellation_monitor().as_ref())
-                .map_err(|cause| part.group.store_error(cause))?;
-            self.drop_invisible_nodes(&mut part);
-            match self.plan_once(&part) {
-                Err(Error::Store { cause, .. }) if is_race(&cause) => part.reload()?,
+                .map_err(|cause| revert.group.store_error(cause))?;
+            self.drop_invisible_nodes(&mut revert);
+            match self.plan_once(&revert) {
+                Err(Error::Store { cause, .. }) if is_race(&cause) => revert.reload()?,
                 Err(error) => return Err(error),
                 Ok((steps, changes, refused)) => {
-                    return Ok(PlannedRevert { steps, changes, refused, ..PlannedRevert::empty(part) });
+                    return Ok(PlannedRevert { steps, changes, refused, ..PlannedRevert::empty(revert) });
                 }
             }
         }
-        Err(part.group.store_error(StoreError::Conflict))
+        Err(revert.group.store_error(StoreError::Conflict))
     }
 
     /// Treats nodes outside the Workspaces that the caller may restore as gone, so that the answer doesn't depend on
     /// what other agents do to them there.
-    fn drop_invisible_nodes(&self, part: &mut StoreRevert<'_>) {
-        let StoreRevert { group: ground, revisions: deeds, mode: how, withheld, .. } = part;
-        let is_seen = |path: &StorePath| self.logical_path(ground, path).is_some();
-        deeds.current.retain(|_, now| is_seen(&now.path));
-        if *how == RevertMode::Exact {
+    fn drop_invisible_nodes(&self, revert: &mut StoreRevert<'_>) {
+        let StoreRevert { group, revisions, mode, withheld, .. } = revert;
+        let is_visible = |path: &StorePath| self.logical_path(group, path).is_some();
+        revisions.current.retain(|_, current| is_visible(&current.path));
+        if *mode == RevertMode::Exact {
             return;
         }
         // Nor may it depend on what an operation did there, or how much: that is one conflict for the whole Store.
-        for deed in &mut deeds.revisions {
-            let states = |line: &NodeChange| {
-                [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)))
+        for revision in &mut revisions.revisions {
+            let states = |change: &NodeChange| {
+                [&change.before, &change.after].map(|state| Some(is_visible(&state.as_ref()?.path)))
             };
-            let tried = deed.blind_at.as_ref().map(&is_seen);
-            if tried == Some(false) || deed.changes.iter().flat_map(states).any(|seen| seen == Some(false)) {
-                withheld.insert(deed.operation.id);
+            let is_target_visible = revision.blind_at.as_ref().map(&is_visible);
+            if is_target_visible == Some(false)
+                || revision.changes.iter().flat_map(states).any(|visible| visible == Some(false))
+            {
+                withheld.insert(revision.operation.id);
             }
-            deed.changes.retain(|line| states(line).contains(&Some(true)));
+            revision.changes.retain(|change| states(change).contains(&Some(true)));
         }
     }
 
@@ -312,43 +320,44 @@ impl Call<'_> {
     /// may not change them.
     fn plan_once(
         &self,
-        part: &StoreRevert<'_>,
+        revert: &StoreRevert<'_>,
     ) -> Result<(RevertSteps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
-        let StoreRevert { group: ground, revisions: deeds, mode: how, .. } = part;
-        let store = &**ground.store;
-        let failed = |cause| ground.store_error(cause);
+        let StoreRevert { group, revisions, mode, .. } = revert;
+        let store = &**group.store;
+        let failed = |cause| group.store_error(cause);
         // A merge holds three sides and a result, so four times the size of the first content is reserved, once. Later
         // contents are mostly no larger.
         let mut memory = None;
-        let mut read = |past: &ContentRef| {
+        let mut read = |content: &ContentRef| {
             check_not_stopped(self.cancellation_monitor().as_ref())?;
             if memory.is_none() {
-                memory = Some(self.reserve(past.size().saturating_mul(4))?);
+                memory = Some(self.reserve(content.size().saturating_mul(4))?);
             }
-            read_content(store, past)
+            read_content(store, content)
         };
-        let mut arrangement = plan_revert(deeds, *how, &mut read).map_err(failed)?;
-        let mut refused = self.unauthorized_nodes(part, &arrangement)?;
+        let mut plan = plan_revert(revisions, *mode, &mut read).map_err(failed)?;
+        let mut refused = self.unauthorized_nodes(revert, &plan)?;
         loop {
             for node in refused.keys() {
-                arrangement.targets.remove(node);
-                arrangement.operations_by_node.remove(node);
+                plan.targets.remove(node);
+                plan.operations_by_node.remove(node);
             }
-            arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
+            plan.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
             // The directory that a Workspace shows may not exist yet.
-            let is_there = |path: &&StorePath| {
-                let there = store.stat(&NodePath::from_root((*path).clone()));
-                there.is_ok_and(|attr| attr.kind == NodeKind::Directory)
+            let is_directory = |path: &&StorePath| {
+                let stat = store.stat(&NodePath::from_root((*path).clone()));
+                stat.is_ok_and(|attr| attr.kind == NodeKind::Directory)
             };
-            let mut tops = ground.workspaces.iter().map(|workspace| workspace.mount().path());
-            let aside = tops.find(is_there).unwrap_or_else(|| ground.workspaces[0].mount().path());
-            let steps =
-                order_steps(arrangement.clone(), deeds, aside, &mut LiveStoreView(store)).map_err(failed)?;
-            let (changes, more) = self.authorize_changes(ground, &steps)?;
-            if more.is_empty() {
+            let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
+            let temp_directory =
+                mount_paths.find(is_directory).unwrap_or_else(|| group.workspaces[0].mount().path());
+            let steps = order_steps(plan.clone(), revisions, temp_directory, &mut LiveStoreView(store))
+                .map_err(failed)?;
+            let (changes, newly_refused) = self.authorize_changes(group, &steps)?;
+            if newly_refused.is_empty() {
                 return Ok((steps, changes, refused));
             }
-            refused.extend(more);
+            refused.extend(newly_refused);
         }
     }
 
@@ -357,79 +366,83 @@ impl Call<'_> {
     /// look.
     fn unauthorized_nodes(
         &self,
-        part: &StoreRevert<'_>,
-        arrangement: &RevertPlan,
+        revert: &StoreRevert<'_>,
+        plan: &RevertPlan,
     ) -> Result<BTreeMap<NodeId, String>> {
-        let (mut refused, mut asks) = (BTreeMap::new(), None);
+        let (mut refused, mut approval_error) = (BTreeMap::new(), None);
         let mut refuse = |node: NodeId, path: &StorePath| {
-            if let Err(why) = self.authorize_restore(&part.group, path, &mut asks) {
-                refused.entry(node).or_insert(why);
+            if let Err(reason) = self.authorize_restore(&revert.group, path, &mut approval_error) {
+                refused.entry(node).or_insert(reason);
             }
         };
         // Revisions come newest first, so the last state inserted is the one that a restore goes back to.
-        let mut goes_back = BTreeMap::new();
-        for line in part.revisions.revisions.iter().flat_map(|deed| &deed.changes) {
-            match part.mode {
+        let mut restored = BTreeMap::new();
+        for change in revert.revisions.revisions.iter().flat_map(|revision| &revision.changes) {
+            match revert.mode {
                 RevertMode::Merge => {
-                    if let Some(touched) = line.after.as_ref().or(line.before.as_ref()) {
-                        refuse(line.node, &touched.path);
+                    if let Some(touched) = change.after.as_ref().or(change.before.as_ref()) {
+                        refuse(change.node, &touched.path);
                     }
                 }
-                RevertMode::Exact => drop(goes_back.insert(line.node, line.before.as_ref())),
+                RevertMode::Exact => drop(restored.insert(change.node, change.before.as_ref())),
             }
         }
-        for (node, before) in goes_back {
-            if let (Some(before), true) = (before, arrangement.targets.contains_key(&node)) {
+        for (node, before) in restored {
+            if let (Some(before), true) = (before, plan.targets.contains_key(&node)) {
                 refuse(node, &before.path);
             }
         }
-        for &node in arrangement.targets.keys() {
-            if let Some(now) = part.revisions.current.get(&node) {
-                refuse(node, &now.path);
+        for &node in plan.targets.keys() {
+            if let Some(current) = revert.revisions.current.get(&node) {
+                refuse(node, &current.path);
             }
         }
-        asks.map_or(Ok(refused), Err)
+        approval_error.map_or(Ok(refused), Err)
     }
 
     /// The changes in logical paths, and the nodes that the caller may not change, with the reason.
     fn authorize_changes(
         &self,
-        ground: &StoreGroup<'_>,
+        group: &StoreGroup<'_>,
         steps: &RevertSteps,
     ) -> Result<(Vec<PathChange>, BTreeMap<NodeId, String>)> {
         let (mut changes, mut refused) = (Vec::with_capacity(steps.changes.len()), BTreeMap::new());
-        let mut asks = None;
+        let mut approval_error = None;
         for change in &steps.changes {
-            let path = self.authorize_restore(ground, &change.path, &mut asks);
-            let from =
-                change.from.as_ref().map(|from| self.authorize_restore(ground, from, &mut asks)).transpose();
+            let path = self.authorize_restore(group, &change.path, &mut approval_error);
+            let from = change
+                .from
+                .as_ref()
+                .map(|from| self.authorize_restore(group, from, &mut approval_error))
+                .transpose();
             match (path, from) {
                 (Ok(path), Ok(from)) => changes.push(PathChange { path, from, action: change.action }),
-                (Err(why), _) | (_, Err(why)) => drop(refused.insert(change.node, why)),
+                (Err(reason), _) | (_, Err(reason)) => drop(refused.insert(change.node, reason)),
             }
         }
-        if let Some(ask) = asks {
-            return Err(ask);
+        if let Some(error) = approval_error {
+            return Err(error);
         }
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok((changes, refused))
     }
 
     /// The logical path of a path in a Store, if the caller may restore it; otherwise the reason. If a person has to
-    /// approve it first, that isn't a refusal: the error goes into `asks`, so that one request covers all paths.
+    /// approve it first, that isn't a refusal: the error goes into `approval_error`, so that one request covers all
+    /// paths.
     fn authorize_restore(
         &self,
-        ground: &StoreGroup<'_>,
+        group: &StoreGroup<'_>,
         path: &StorePath,
-        asks: &mut Option<Error>,
+        approval_error: &mut Option<Error>,
     ) -> Result<VfsPath, String> {
-        let Some(logical) = self.logical_path(ground, path) else {
+        let Some(logical) = self.logical_path(group, path) else {
             return Err("it is not in a Workspace that you may restore".to_owned());
         };
         match self.authorize(&logical, Access::Restore) {
             Ok(_) => Ok(logical),
-            Err(ask @ Error::ApprovalRequired { .. }) => {
-                asks.get_or_insert(ask);
+            Err(error @ Error::ApprovalRequired { .. }) => {
+                approval_error.get_or_insert(error);
                 Ok(logical)
             }
             Err(error) => Err(error.to_string()),
@@ -440,76 +453,79 @@ impl Call<'_> {
     /// which is about the caller's own operations, names the Workspace instead.
     fn refused_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
-        let named = refused.filter_map(|(&node, why)| self.path_conflict(&planned.revert, node, None, why));
-        let withheld = (!planned.revert.withheld.is_empty()).then(|| withheld(&planned.revert));
-        one_per_path(withheld.into_iter().chain(named))
+        let conflicts =
+            refused.filter_map(|(&node, reason)| self.path_conflict(&planned.revert, node, None, reason));
+        let withheld = (!planned.revert.withheld.is_empty()).then(|| withheld_conflict(&planned.revert));
+        dedup_by_path(withheld.into_iter().chain(conflicts))
     }
 
     /// The nodes in conflict with later changes, by paths that the caller may see.
     fn conflicting_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
-        let named = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
+        let conflicts = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
             let path = StorePath::from_checked(path.clone());
             self.path_conflict(&planned.revert, *node, Some(&path), why)
         });
-        one_per_path(named)
+        dedup_by_path(conflicts)
     }
 
     fn path_conflict(
         &self,
-        part: &StoreRevert<'_>,
+        revert: &StoreRevert<'_>,
         node: NodeId,
         path: Option<&StorePath>,
-        why: &str,
+        reason: &str,
     ) -> Option<PathConflict> {
-        let visible =
-            path.into_iter().chain(part.paths_of(node)).find_map(|path| self.logical_path(&part.group, path));
-        let path = match (visible, part.mode) {
+        let visible = path
+            .into_iter()
+            .chain(revert.paths_of(node))
+            .find_map(|path| self.logical_path(&revert.group, path));
+        let path = match (visible, revert.mode) {
             (Some(path), _) => path,
             (None, RevertMode::Exact) => return None,
-            (None, RevertMode::Merge) => return Some(withheld(part)),
+            (None, RevertMode::Merge) => return Some(withheld_conflict(revert)),
         };
-        Some(PathConflict { path, why: why.to_owned() })
+        Some(PathConflict { path, why: reason.to_owned() })
     }
 
     /// Applies a plan as one change, and returns the plan. If something has changed since it was planned, plans it
     /// again.
     ///
-    /// `stays` has the operations of which something stays as it is, on any Store; a new plan adds to it. `elsewhere`
-    /// has the operations of which something can be undone on another Store.
+    /// `incomplete` has the operations of which something stays as it is, on any Store; a new plan adds to it.
+    /// `elsewhere` has the operations of which something can be undone on another Store.
     fn apply_plan<'a>(
         &self,
         mut planned: PlannedRevert<'a>,
         operations: &[Operation],
-        (stays, elsewhere): (&mut HashSet<OperationId>, HashSet<OperationId>),
+        (incomplete, elsewhere): (&mut HashSet<OperationId>, HashSet<OperationId>),
         options: UndoOptions,
         stage: ChangeStage,
     ) -> Result<PlannedRevert<'a>> {
         for _ in 0..MAX_ATTEMPTS {
-            let record = undo_record(operations, stays);
+            let record = undo_record(operations, incomplete);
             let steps = std::mem::take(&mut planned.steps.steps);
             if steps.is_empty() && record.is_none() {
                 return Ok(planned);
             }
-            let (changes, returning) = (!steps.is_empty(), std::mem::take(&mut planned.steps.revive));
+            let (changed, revive) = (!steps.is_empty(), std::mem::take(&mut planned.steps.revive));
             let applied = self.apply_with(&**planned.revert.group.store, steps, stage, |change| {
                 change.records.extend(record);
-                change.revive = returning;
+                change.revive = revive;
             });
             match applied {
                 Err(cause) if is_race(&cause) => {}
                 Err(cause) => return Err(planned.revert.group.store_error(cause)),
-                Ok(_) => return Ok(PlannedRevert { applied: true, changed: changes, ..planned }),
+                Ok(_) => return Ok(PlannedRevert { applied: true, changed, ..planned }),
             }
-            let mut part = planned.revert;
-            part.reload()?;
-            if part.revisions.revisions.is_empty() {
-                return Ok(PlannedRevert::empty(part));
+            let mut revert = planned.revert;
+            revert.reload()?;
+            if revert.revisions.revisions.is_empty() {
+                return Ok(PlannedRevert::empty(revert));
             }
-            planned = self.plan_with_retries(part)?;
+            planned = self.plan_with_retries(revert)?;
             let is_undo = planned.revert.mode == RevertMode::Merge;
             if is_undo {
                 report_kept_directories(operations, std::slice::from_mut(&mut planned), elsewhere.clone());
-                stays.extend(planned.incomplete_operations());
+                incomplete.extend(planned.incomplete_operations());
             }
             let is_in_conflict =
                 !planned.steps.conflicts.is_empty() || is_undo && !planned.incomplete_operations().is_empty();
@@ -522,21 +538,22 @@ impl Call<'_> {
 }
 
 /// The record of which of these operations are undone: all but those of which something stays as it is.
-fn undo_record(operations: &[Operation], stays: &HashSet<OperationId>) -> Option<CompanionRecord> {
-    let complete = operations.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
+fn undo_record(operations: &[Operation], incomplete: &HashSet<OperationId>) -> Option<CompanionRecord> {
+    let complete = operations.iter().map(|operation| operation.id).filter(|id| !incomplete.contains(id));
     let complete: Vec<OperationId> = complete.collect();
     (!complete.is_empty()).then_some(CompanionRecord::Undoes(complete))
 }
 
 /// The conflict for the part of an undo that lies outside what the caller may restore.
-fn withheld(part: &StoreRevert<'_>) -> PathConflict {
+fn withheld_conflict(revert: &StoreRevert<'_>) -> PathConflict {
     let why = "a part of the operation is not in a Workspace that you may restore".to_owned();
-    PathConflict { path: part.group.workspaces[0].prefix().clone(), why }
+    PathConflict { path: revert.group.workspaces[0].prefix().clone(), why }
 }
 
 /// One entry per path, sorted.
-fn one_per_path(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConflict> {
-    let by_path: BTreeMap<VfsPath, String> = conflicts.map(|one| (one.path, one.why)).collect();
+fn dedup_by_path(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConflict> {
+    let by_path: BTreeMap<VfsPath, String> =
+        conflicts.map(|conflict| (conflict.path, conflict.why)).collect();
     by_path.into_iter().map(|(path, why)| PathConflict { path, why }).collect()
 }
 
@@ -577,7 +594,7 @@ impl StoreView for LiveStoreView<'_> {
         Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
     }
 
-    fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>> {
-        read_content(self.0, past)
+    fn read(&mut self, content: &ContentRef) -> StoreResult<Vec<u8>> {
+        read_content(self.0, content)
     }
 }

@@ -12,7 +12,7 @@ use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, require_groups};
 
 /// The factor by which a query grows if the caller may see too few of the revisions that it returned.
-const MORE: usize = 4;
+const LIMIT_GROWTH: usize = 4;
 
 /// Which changes the log returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl LogAction {
         }
     }
 
-    fn from_change(line: &NodeChange) -> Option<LogAction> {
-        Some(match (&line.before, &line.after) {
+    fn from_change(change: &NodeChange) -> Option<LogAction> {
+        Some(match (&change.before, &change.after) {
             (None, None) => return None,
             (None, Some(_)) => LogAction::Created,
             (Some(_), None) => LogAction::Removed,
@@ -127,31 +127,31 @@ impl Vfs {
 
 impl Call<'_> {
     fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
-        let mut told = Vec::new();
+        let mut logs = Vec::new();
         match &query.path {
             Some(path) => {
-                let spot = self.authorize(path, Access::History)?;
-                let store = spot.workspace.mount().store();
+                let resolved = self.authorize(path, Access::History)?;
+                let store = resolved.workspace.mount().store();
                 if store.history().is_none() {
                     let cause = StoreError::unsupported("this Store keeps no history");
                     return Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause });
                 }
-                let ground = StoreGroup { store, workspaces: vec![spot.workspace] };
-                let at = Some(spot.node_path.clone());
-                told.push((&**store, self.log_of_group(&ground, query, at, path)?));
+                let group = StoreGroup { store, workspaces: vec![resolved.workspace] };
+                let node_path = Some(resolved.node_path.clone());
+                logs.push((&**store, self.log_of_group(&group, query, node_path, path)?));
             }
             None => {
-                for mut ground in require_groups(self.store_groups(Access::History), Access::History)? {
+                for mut group in require_groups(self.store_groups(Access::History), Access::History)? {
                     // As in a search from above, Workspaces that a person would have to approve are skipped.
-                    ground.workspaces.retain(|workspace| !self.vfs.approval.skips(workspace));
-                    if ground.workspaces.is_empty() {
+                    group.workspaces.retain(|workspace| !self.vfs.approval.must_skip(workspace));
+                    if group.workspaces.is_empty() {
                         continue;
                     }
-                    told.push((&**ground.store, self.log_of_group(&ground, query, None, &VfsPath::root())?));
+                    logs.push((&**group.store, self.log_of_group(&group, query, None, &VfsPath::root())?));
                 }
             }
         }
-        let mut entries = newest_first(told, |entry: &LogEntry| (entry.revision.number, entry.operation.at));
+        let mut entries = newest_first(logs, |entry: &LogEntry| (entry.revision.number, entry.operation.at));
         entries.truncate(query.limit);
         Ok(entries)
     }
@@ -159,12 +159,12 @@ impl Call<'_> {
     /// The log of one Store.
     fn log_of_group(
         &self,
-        ground: &StoreGroup<'_>,
+        group: &StoreGroup<'_>,
         query: &LogQuery,
         at: Option<crate::store::NodePath>,
-        asked: &VfsPath,
+        requested: &VfsPath,
     ) -> Result<Vec<LogEntry>> {
-        let mut wanted = RevisionQuery {
+        let mut store_query = RevisionQuery {
             agent: query.agent.clone(),
             operations: query.operation.map(|id| vec![id]),
             since: query.since,
@@ -173,18 +173,18 @@ impl Call<'_> {
             ..RevisionQuery::all()
         };
         loop {
-            let deeds =
-                ground.store.require_history().and_then(|history| history.revisions(&wanted)).map_err(
-                    |cause| Error::Store { path: asked.clone(), visibility: Visibility::Visible, cause },
+            let revisions =
+                group.store.require_history().and_then(|history| history.revisions(&store_query)).map_err(
+                    |cause| Error::Store { path: requested.clone(), visibility: Visibility::Visible, cause },
                 )?;
-            let is_all = deeds.revisions.len() < wanted.limit;
-            let entries = self.log_entries(ground, deeds.revisions);
+            let is_all = revisions.revisions.len() < store_query.limit;
+            let entries = self.log_entries(group, revisions.revisions);
             if is_all || entries.len() >= query.limit {
                 return Ok(entries);
             }
             // The caller may not see some of the revisions. The query grows until the limit is reached: a shorter list
             // would reveal that hidden revisions exist.
-            wanted.limit = wanted.limit.saturating_mul(MORE);
+            store_query.limit = store_query.limit.saturating_mul(LIMIT_GROWTH);
         }
     }
 
@@ -204,14 +204,14 @@ impl Call<'_> {
         entries
     }
 
-    fn log_change(&self, ground: &StoreGroup<'_>, line: &NodeChange) -> Option<LogChange> {
-        let did = LogAction::from_change(line)?;
-        let state = line.after.as_ref().or(line.before.as_ref())?;
-        let path = self.logical_path(ground, &state.path)?;
-        let from = match (&line.before, did) {
-            (Some(before), LogAction::Moved) => self.logical_path(ground, &before.path),
+    fn log_change(&self, group: &StoreGroup<'_>, change: &NodeChange) -> Option<LogChange> {
+        let action = LogAction::from_change(change)?;
+        let state = change.after.as_ref().or(change.before.as_ref())?;
+        let path = self.logical_path(group, &state.path)?;
+        let from = match (&change.before, action) {
+            (Some(before), LogAction::Moved) => self.logical_path(group, &before.path),
             _ => None,
         };
-        Some(LogChange { path, from, action: did, kind: state.kind, size: state.size })
+        Some(LogChange { path, from, action, kind: state.kind, size: state.size })
     }
 }

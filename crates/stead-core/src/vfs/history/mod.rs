@@ -47,51 +47,51 @@ impl StoreGroup<'_> {
 impl Call<'_> {
     /// The Stores with history, each with the Workspaces that allow this access.
     fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
-        let mut grounds: Vec<StoreGroup<'_>> = Vec::new();
+        let mut groups: Vec<StoreGroup<'_>> = Vec::new();
         for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
             let store = workspace.mount().store();
-            match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
-                Some(ground) => ground.workspaces.push(workspace),
+            match groups.iter_mut().find(|group| same_store(&**group.store, &**store)) {
+                Some(group) => group.workspaces.push(workspace),
                 None if store.history().is_some() => {
-                    grounds.push(StoreGroup { store, workspaces: vec![workspace] })
+                    groups.push(StoreGroup { store, workspaces: vec![workspace] })
                 }
                 None => {}
             }
         }
-        grounds
+        groups
     }
 
     /// The Workspaces that a call on a path and everything below it affects: the one that the path lies in, and those
     /// nested below. Nested Workspaces that refuse the access are returned with the reason instead.
     fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
-        let mut places = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
-        if let Authorized::InWorkspace(spot) = self.route_and_authorize(path, access)? {
-            check_history(spot.workspace)?;
-            places.main = Some(spot.workspace);
-            places.targets.push((spot.workspace, spot.node_path.path));
+        let mut found = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
+        if let Authorized::InWorkspace(resolved) = self.route_and_authorize(path, access)? {
+            check_history(resolved.workspace)?;
+            found.main = Some(resolved.workspace);
+            found.targets.push((resolved.workspace, resolved.node_path.path));
         }
         for workspace in self.shared().router.nested(path) {
-            let judged = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
-            match judged {
-                Ok(()) => places.targets.push((workspace, workspace.mount().path().clone())),
+            let checked = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
+            match checked {
+                Ok(()) => found.targets.push((workspace, workspace.mount().path().clone())),
                 // One approval covers everything.
-                Err(ask @ Error::ApprovalRequired { .. }) => return Err(ask),
-                Err(error) => places.refused.push((workspace.prefix().clone(), error)),
+                Err(error @ Error::ApprovalRequired { .. }) => return Err(error),
+                Err(error) => found.refused.push((workspace.prefix().clone(), error)),
             }
         }
-        if places.targets.is_empty() { Err(no_history_error(access)) } else { Ok(places) }
+        if found.targets.is_empty() { Err(no_history_error(access)) } else { Ok(found) }
     }
 
     /// The logical path of a path in a Store, if one of the Workspaces shows it. If several do, the one with the
     /// deepest mount.
-    fn logical_path(&self, ground: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
+    fn logical_path(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
-        for workspace in &ground.workspaces {
+        for workspace in &group.workspaces {
             let mount = workspace.mount().path();
             let logical = path
                 .strip_prefix(mount)
-                .and_then(|below| std::str::from_utf8(below).ok())
-                .and_then(|below| workspace.prefix().join(below).ok());
+                .and_then(|relative_path| std::str::from_utf8(relative_path).ok())
+                .and_then(|relative_path| workspace.prefix().join(relative_path).ok());
             if let Some(logical) = logical
                 && self.routes_to(&logical, workspace)
                 && found.as_ref().is_none_or(|(depth, _)| mount.depth() >= *depth)
@@ -126,11 +126,11 @@ impl<'a> HistoryTargets<'a> {
     /// or all of them.
     fn take_at<const N: usize>(&mut self, points: [&PointInTime; N]) -> Result<Vec<PastTarget<'a, N>>> {
         let (mut found, mut last_error) = (Vec::new(), None);
-        for (workspace, below) in std::mem::take(&mut self.targets) {
+        for (workspace, store_path) in std::mem::take(&mut self.targets) {
             let path = workspace.prefix().clone();
-            let (why, error) = match revisions_in(&**workspace.mount().store(), points) {
+            let (reason, error) = match revisions_in(&**workspace.mount().store(), points) {
                 Ok(Some(revisions)) => {
-                    found.push((workspace, below, revisions));
+                    found.push((workspace, store_path, revisions));
                     continue;
                 }
                 Ok(None) => (
@@ -138,18 +138,19 @@ impl<'a> HistoryTargets<'a> {
                     own_numbers_error(&path),
                 ),
                 Err(cause) => {
-                    let (why, skipped) = (cause.to_string(), matches!(cause, StoreError::Unavailable { .. }));
+                    let (reason, is_unavailable) =
+                        (cause.to_string(), matches!(cause, StoreError::Unavailable { .. }));
                     let error = Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
-                    if !skipped {
+                    if !is_unavailable {
                         return Err(error);
                     }
-                    (why, error)
+                    (reason, error)
                 }
             };
             if self.main.is_some_and(|main| *main.prefix() == path) {
                 return Err(error);
             }
-            self.refused.push((path, Error::Invalid(why)));
+            self.refused.push((path, Error::Invalid(reason)));
             last_error = Some(error);
         }
         match last_error {
@@ -186,12 +187,12 @@ fn check_history(workspace: &Workspace) -> Result<()> {
 }
 
 /// Reads the whole content that a reference names.
-fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
-    if past.size() > MAX_CONTENT_SIZE {
-        return Err(StoreError::TooLarge { size: past.size(), limit: MAX_CONTENT_SIZE });
+fn read_content(store: &dyn Store, content_ref: &ContentRef) -> StoreResult<Vec<u8>> {
+    if content_ref.size() > MAX_CONTENT_SIZE {
+        return Err(StoreError::TooLarge { size: content_ref.size(), limit: MAX_CONTENT_SIZE });
     }
-    let content = store.require_history()?.open_content(past)?;
-    let mut bytes = vec![0; usize::try_from(past.size()).expect("it is below the limit")];
+    let content = store.require_history()?.open_content(content_ref)?;
+    let mut bytes = vec![0; usize::try_from(content_ref.size()).expect("it is below the limit")];
     let mut done = 0;
     while done < bytes.len() {
         match content.read_at(done as u64, &mut bytes[done..])? {
@@ -203,22 +204,22 @@ fn read_content(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
 }
 
 /// The error for something that the history doesn't contain.
-fn not_in_history(what: impl std::fmt::Display) -> Error {
-    Error::NotInHistory(what.to_string())
+fn not_in_history(missing: impl std::fmt::Display) -> Error {
+    Error::NotInHistory(missing.to_string())
 }
 
 /// The error if no Workspace has a history that allows this access.
 fn no_history_error(access: Access) -> Error {
-    let what = match access {
+    let message = match access {
         Access::Restore => {
             "none of your Workspaces can be restored: this needs READ_WRITE and a Store with history"
         }
         _ => "none of your Workspaces has a history that you may read",
     };
-    Error::Invalid(what.to_owned())
+    Error::Invalid(message.to_owned())
 }
 
 /// Fails if no Store allows this access to its history.
-fn require_groups<T>(grounds: Vec<T>, access: Access) -> Result<Vec<T>> {
-    if grounds.is_empty() { Err(no_history_error(access)) } else { Ok(grounds) }
+fn require_groups<T>(groups: Vec<T>, access: Access) -> Result<Vec<T>> {
+    if groups.is_empty() { Err(no_history_error(access)) } else { Ok(groups) }
 }

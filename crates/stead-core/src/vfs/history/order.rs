@@ -17,7 +17,7 @@ pub(super) fn newest_first<T>(
     let mut by_database: Vec<(&dyn Store, Vec<T>)> = Vec::new();
     for (store, items) in by_store.into_iter().filter(|(_, items)| !items.is_empty()) {
         match by_database.iter_mut().find(|(other, _)| other.shares_revisions_with(store)) {
-            Some((_, together)) => together.extend(items),
+            Some((_, merged_items)) => merged_items.extend(items),
             None => by_database.push((store, items)),
         }
     }

@@ -106,8 +106,8 @@ impl Vfs {
     /// Undoes operations of this identity's agent. Later changes stay.
     ///
     /// An operation whose undo would change nothing, because what it did is gone already, isn't marked as undone.
-    pub fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
-        self.call("undo", [], |call, []| call.undo(what, options))
+    pub fn undo(&self, target: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
+        self.call("undo", [], |call, []| call.undo(target, options))
     }
 }
 
@@ -120,53 +120,50 @@ pub(super) fn report_kept_directories(
     planned: &mut [PlannedRevert<'_>],
     mut effective: HashSet<OperationId>,
 ) {
-    for part in &*planned {
-        effective.extend(&part.steps.effective_operations);
-        effective.extend(part.incomplete_operations());
+    for plan in &*planned {
+        effective.extend(&plan.steps.effective_operations);
+        effective.extend(plan.incomplete_operations());
     }
-    let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
-    for part in planned {
-        let RevertSteps { kept_directories: staying, conflicts, .. } = &mut part.steps;
-        let stuck = staying.extract_if(.., |(_, operations)| operations.iter().any(held));
-        conflicts.extend(stuck.map(|(conflict, _)| conflict));
+    let is_without_effect =
+        |id: &OperationId| !effective.contains(id) && chosen.iter().any(|operation| operation.id == *id);
+    for plan in planned {
+        let RevertSteps { kept_directories, conflicts, .. } = &mut plan.steps;
+        let blocking =
+            kept_directories.extract_if(.., |(_, operations)| operations.iter().any(is_without_effect));
+        conflicts.extend(blocking.map(|(conflict, _)| conflict));
     }
 }
 
 impl Call<'_> {
-    fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
+    fn undo(&self, target: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
         self.set_dry_run(options.dry_run);
-        let grounds = require_groups(self.store_groups(Access::Restore), Access::Restore)?;
-        let mut idle = HashSet::new();
+        let groups = require_groups(self.store_groups(Access::Restore), Access::Restore)?;
+        let mut ineffective = HashSet::new();
         for _ in 0..MAX_PASSES {
-            let (mut chosen, all) = self.choose_revisions(&grounds, what, &mut idle)?;
+            let (mut chosen, revision_sets) = self.choose_revisions(&groups, target, &mut ineffective)?;
             let mut planned = Vec::new();
-            for (ground, deeds) in grounds.iter().zip(all) {
-                if !deeds.revisions.is_empty() {
-                    let (ground, how, withheld) = (ground.clone(), RevertMode::Merge, BTreeSet::new());
-                    let part = StoreRevert {
-                        group: ground,
-                        revisions: deeds,
-                        mode: how,
-                        source: RevertSource::Revisions,
-                        withheld,
-                    };
-                    planned.push(self.plan_with_retries(part)?);
+            for (group, revisions) in groups.iter().zip(revision_sets) {
+                if !revisions.revisions.is_empty() {
+                    let (group, mode, withheld) = (group.clone(), RevertMode::Merge, BTreeSet::new());
+                    let revert =
+                        StoreRevert { group, revisions, mode, source: RevertSource::Revisions, withheld };
+                    planned.push(self.plan_with_retries(revert)?);
                 }
             }
             report_kept_directories(&chosen, &mut planned, HashSet::new());
-            let mut wanted: HashSet<OperationId> =
+            let mut effective: HashSet<OperationId> =
                 planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
-            wanted.extend(planned.iter().flat_map(|part| &part.steps.effective_operations));
+            effective.extend(planned.iter().flat_map(|plan| &plan.steps.effective_operations));
             let without_effect: Vec<_> =
-                chosen.iter().map(|one| one.id).filter(|id| !wanted.contains(id)).collect();
-            if without_effect.is_empty() || !matches!(what, UndoTarget::Last(_)) {
-                chosen.retain(|operation| wanted.contains(&operation.id));
+                chosen.iter().map(|operation| operation.id).filter(|id| !effective.contains(id)).collect();
+            if without_effect.is_empty() || !matches!(target, UndoTarget::Last(_)) {
+                chosen.retain(|operation| effective.contains(&operation.id));
                 return self.execute_reverts(planned, RevertSummary::undo(chosen), options);
             }
             // `Last` counts only operations with an effect, so that repeated calls don't get stuck at one without.
-            idle.extend(without_effect);
+            ineffective.extend(without_effect);
         }
-        Err(grounds[0].store_error(StoreError::Conflict))
+        Err(groups[0].store_error(StoreError::Conflict))
     }
 
     /// The operations to undo, and what they did on each Store.
@@ -174,101 +171,106 @@ impl Call<'_> {
     /// The operations are chosen before their node changes are loaded, since there may be many.
     fn choose_revisions(
         &self,
-        grounds: &[StoreGroup<'_>],
-        what: UndoTarget,
-        idle: &mut HashSet<OperationId>,
+        groups: &[StoreGroup<'_>],
+        target: UndoTarget,
+        ineffective: &mut HashSet<OperationId>,
     ) -> Result<(Vec<Operation>, Vec<RevisionSet>)> {
         for _ in 0..MAX_ATTEMPTS {
-            let mut chosen = self.choose_operations(grounds, what, idle)?;
-            let mut all = self.revisions_of(grounds, &chosen)?;
-            let ids = |all: &[RevisionSet]| -> HashSet<OperationId> {
-                all.iter().flat_map(|deeds| &deeds.revisions).map(|deed| deed.operation.id).collect()
+            let mut chosen = self.choose_operations(groups, target, ineffective)?;
+            let mut revision_sets = self.revisions_of(groups, &chosen)?;
+            let ids = |revision_sets: &[RevisionSet]| -> HashSet<OperationId> {
+                revision_sets
+                    .iter()
+                    .flat_map(|set| &set.revisions)
+                    .map(|revision| revision.operation.id)
+                    .collect()
             };
-            let did = ids(&all);
-            all.iter_mut().for_each(|deeds| deeds.revisions.retain(|deed| !deed.undone));
-            if ids(&all) != did {
+            let changing = ids(&revision_sets);
+            revision_sets.iter_mut().for_each(|set| set.revisions.retain(|revision| !revision.undone));
+            if ids(&revision_sets) != changing {
                 // Another caller has undone one of them since it was chosen.
                 continue;
             }
-            let nothing: Vec<_> = chosen.iter().map(|one| one.id).filter(|id| !did.contains(id)).collect();
-            if nothing.is_empty() || !matches!(what, UndoTarget::Last(_)) {
-                chosen.retain(|operation| did.contains(&operation.id));
-                return Ok((chosen, all));
+            let unchanging: Vec<_> =
+                chosen.iter().map(|operation| operation.id).filter(|id| !changing.contains(id)).collect();
+            if unchanging.is_empty() || !matches!(target, UndoTarget::Last(_)) {
+                chosen.retain(|operation| changing.contains(&operation.id));
+                return Ok((chosen, revision_sets));
             }
             // `Last` doesn't count operations that changed nothing in the end.
-            idle.extend(nothing);
+            ineffective.extend(unchanging);
         }
-        Err(grounds[0].store_error(StoreError::Conflict))
+        Err(groups[0].store_error(StoreError::Conflict))
     }
 
-    /// The operations to undo, newest first, without those in `idle`, which are known to have no effect.
+    /// The operations to undo, newest first, without those in `ineffective`, which are known to have no effect.
     fn choose_operations(
         &self,
-        grounds: &[StoreGroup<'_>],
-        what: UndoTarget,
-        idle: &HashSet<OperationId>,
+        groups: &[StoreGroup<'_>],
+        target: UndoTarget,
+        ineffective: &HashSet<OperationId>,
     ) -> Result<Vec<Operation>> {
-        let (since, count) = match what {
+        let (since, count) = match target {
             UndoTarget::Operation(id) => {
-                return self.own_operation(grounds, id).map(|operation| vec![operation]);
+                return self.own_operation(groups, id).map(|operation| vec![operation]);
             }
             UndoTarget::Since(since) => (since, usize::MAX),
             UndoTarget::Last(count) => (Timestamp(i64::MIN), count),
         };
-        let mut told = Vec::with_capacity(grounds.len());
-        for ground in grounds {
-            let limit = count.saturating_add(idle.len());
-            let standing = ground
+        let mut undoable_by_store = Vec::with_capacity(groups.len());
+        for group in groups {
+            let limit = count.saturating_add(ineffective.len());
+            let undoable = group
                 .store
                 .require_history()
                 .and_then(|history| history.undoable_operations(&self.shared().identity.agent, since, limit));
-            told.push((&**ground.store, standing.map_err(|cause| ground.store_error(cause))?));
+            undoable_by_store.push((&**group.store, undoable.map_err(|cause| group.store_error(cause))?));
         }
-        let ordered = newest_first(told, |(version, operation)| (*version, operation.at));
+        let ordered = newest_first(undoable_by_store, |(revision, operation)| (*revision, operation.at));
         let mut operations: Vec<Operation> = ordered.into_iter().map(|(_, operation)| operation).collect();
         let mut seen = HashSet::new();
-        operations.retain(|operation| !idle.contains(&operation.id) && seen.insert(operation.id));
+        operations.retain(|operation| !ineffective.contains(&operation.id) && seen.insert(operation.id));
         operations.truncate(count);
         Ok(operations)
     }
 
     /// The caller's operation with this id. Fails if there is none, or if it has been undone on every Store.
-    fn own_operation(&self, grounds: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
+    fn own_operation(&self, groups: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
         let agent = Some(self.shared().identity.agent.clone());
         let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
-        let mut known = false;
-        for ground in grounds {
-            let found = ground
+        let mut exists = false;
+        for group in groups {
+            let found = group
                 .store
                 .require_history()
                 .and_then(|history| history.revisions(&query))
-                .map_err(|cause| ground.store_error(cause))?;
-            if let Some(deed) = found.revisions.into_iter().next() {
-                known = true;
-                if !deed.undone {
-                    return Ok(deed.operation);
+                .map_err(|cause| group.store_error(cause))?;
+            if let Some(revision) = found.revisions.into_iter().next() {
+                exists = true;
+                if !revision.undone {
+                    return Ok(revision.operation);
                 }
             }
         }
-        Err(not_in_history(match known {
+        Err(not_in_history(match exists {
             true => format!("operation {id} of yours that isn't undone yet"),
             false => format!("operation {id} of yours"),
         }))
     }
 
     /// The revisions of these operations, one set per Store.
-    fn revisions_of(&self, grounds: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
+    fn revisions_of(&self, groups: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
         let ids = operations.iter().map(|operation| operation.id).collect();
         let agent = Some(self.shared().identity.agent.clone());
         let query = RevisionQuery { agent, operations: Some(ids), ..RevisionQuery::all() };
-        grounds
+        groups
             .iter()
-            .map(|ground| {
-                ground
+            .map(|group| {
+                group
                     .store
                     .require_history()
                     .and_then(|history| history.revisions(&query))
-                    .map_err(|cause| ground.store_error(cause))
+                    .map_err(|cause| group.store_error(cause))
             })
             .collect()
     }

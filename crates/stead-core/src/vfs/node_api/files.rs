@@ -16,9 +16,9 @@ impl NodeApi {
     /// Opens a file that a lookup has found. If another node is at the path by now, this is a conflict.
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
         let (file, _) = self.vfs.subcall("open", [Ok(path.clone())], |call, [path]| {
-            let spot = call.authorize_open(path, options)?;
+            let resolved = call.authorize_open(path, options)?;
             let rights = if options.read { HostRights::Read } else { HostRights::Write };
-            call.open_resolved(&spot, Some(node), rights, options)
+            call.open_resolved(&resolved, Some(node), rights, options)
         })?;
         if options.truncate {
             file.set_size(0)?;
@@ -28,67 +28,73 @@ impl NodeApi {
 
     /// Opens an already open file again, with other options, after its name was removed.
     pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
-        let (again, _) = self.vfs.subcall("open", [Ok(file.path().clone())], |call, [path]| {
-            let spot = call.authorize_open(path, options)?;
-            call.open_file(file.open_node(), &spot, options)
+        let (reopened, _) = self.vfs.subcall("open", [Ok(file.path().clone())], |call, [path]| {
+            let resolved = call.authorize_open(path, options)?;
+            call.open_file(file.open_node(), &resolved, options)
         })?;
         if options.truncate {
-            again.set_size(0)?;
+            reopened.set_size(0)?;
         }
-        Ok(again)
+        Ok(reopened)
     }
 
     /// Creates a file and opens it. With [`Precondition::Any`], an existing file is opened instead; with
     /// [`Precondition::Absent`], it is an error.
     pub fn create(
         &self,
-        seat: &DirectoryRef,
+        directory: &DirectoryRef,
         name: &Name,
         mode: u32,
         expect: Precondition,
         options: OpenOptions,
     ) -> Result<(OpenFile, Lookup)> {
-        let ((file, looked), changed) =
-            self.vfs.subcall("open", [child_path(seat, name)], |call, [path]| {
-                let spot = call.authorize_open(path, options)?;
-                spot.check_not_protected_ancestor()?;
-                let put = PutOptions {
+        let ((file, lookup), changed) =
+            self.vfs.subcall("open", [child_path(directory, name)], |call, [path]| {
+                let resolved = call.authorize_open(path, options)?;
+                resolved.check_not_protected_ancestor()?;
+                let put_options = PutOptions {
                     expect: Precondition::Absent,
-                    parents: call.parents_policy(seat),
+                    parents: call.parents_policy(directory),
                     mode: Some(mode),
-                    displaced: spot.displaced_content(),
+                    displaced: resolved.displaced_content(),
                     ..PutOptions::default()
                 };
-                self.special_files.check_free(seat.node, &spot)?;
+                self.special_files.check_free(directory.node, &resolved)?;
                 let is_new = options.truncate || expect == Precondition::Absent;
                 call.note_prior_content(
-                    &spot,
+                    &resolved,
                     if is_new { PriorContent::Replaced } else { PriorContent::MayRemain },
                 );
-                let write = |put| Step::Write {
-                    at: spot.node_path.clone(),
+                let write_step = |put_options| Step::Write {
+                    at: resolved.node_path.clone(),
                     content: Content::Bytes(Vec::new()),
-                    options: put,
+                    options: put_options,
                 };
-                let change = |put| call.change_at(&spot, vec![write(put)], expected_nodes(&[(&spot, seat)]));
-                let over = PutOptions { expect: Precondition::Any, mode: None, ..put.clone() };
-                let (made, rights) = match change(put) {
+                let change = |put_options| {
+                    call.change_at(
+                        &resolved,
+                        vec![write_step(put_options)],
+                        expected_nodes(&[(&resolved, directory)]),
+                    )
+                };
+                let overwrite = PutOptions { expect: Precondition::Any, mode: None, ..put_options.clone() };
+                let (created, rights) = match change(put_options) {
                     // In a WRITE_ONLY Workspace, opening an existing file makes as many revisions as creating one, in
                     // the same operation: the caller must not learn which of the two happened.
                     Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                        if expect == Precondition::Any && spot.visibility() == Visibility::Hidden =>
+                        if expect == Precondition::Any && resolved.visibility() == Visibility::Hidden =>
                     {
                         if options.truncate {
-                            change(over)?;
+                            change(overwrite)?;
                         } else {
-                            call.apply_nothing(SyncPolicy::Deferred)
-                                .map_err(|cause| spot.store_error(cause))?;
+                            call.apply_empty_change(SyncPolicy::Deferred)
+                                .map_err(|cause| resolved.store_error(cause))?;
                         }
-                        let there = spot
+                        let existing = resolved
                             .store()
-                            .stat(&spot.node_path)
-                            .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-                        (Some(there.node), HostRights::Write)
+                            .stat(&resolved.node_path)
+                            .map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
+                        (Some(existing.node), HostRights::Write)
                     }
                     Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                         if expect == Precondition::Any && options.read =>
@@ -101,46 +107,47 @@ impl NodeApi {
                         (None, HostRights::Write)
                     }
                     // The program that creates a file may read and write it, whatever mode it gives the file.
-                    made => (Some(made?.node), HostRights::Write),
+                    created => (Some(created?.node), HostRights::Write),
                 };
-                let file = call.open_resolved(&spot, None, rights, options)?;
-                if made == Some(file.node()) {
+                let file = call.open_resolved(&resolved, None, rights, options)?;
+                if created == Some(file.node()) {
                     file.mark_created_by(call);
                 }
-                let looked = self.created_lookup(&spot, file.attr());
-                Ok((file, looked))
+                let lookup = self.created_lookup(&resolved, file.attr());
+                Ok((file, lookup))
             })?;
         if changed {
-            file.mark_recorded();
+            file.mark_change_recorded();
         } else if options.truncate {
             file.set_size(0)?;
         }
-        Ok((file, looked))
+        Ok((file, lookup))
     }
 }
 
 impl<'v> Call<'v> {
     /// Authorizes every access that the file is opened for.
     fn authorize_open(&self, path: &VfsPath, options: OpenOptions) -> Result<ResolvedPath<'v>> {
-        let spot = self.authorize(path, if options.read { Access::Read } else { Access::Write })?;
+        let resolved = self.authorize(path, if options.read { Access::Read } else { Access::Write })?;
         if options.read && options.write {
             return self.authorize(path, Access::Write);
         }
-        Ok(spot)
+        Ok(resolved)
     }
 
     fn open_resolved(
         &self,
-        spot: &ResolvedPath<'_>,
-        meant: Option<NodeId>,
+        resolved: &ResolvedPath<'_>,
+        expected_node: Option<NodeId>,
         rights: HostRights,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let node =
-            self.open_node(spot, rights).map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-        if meant.is_some_and(|meant| meant != node.node()) {
-            return Err(spot.store_error(StoreError::Conflict));
+        let node = self
+            .open_node(resolved, rights)
+            .map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
+        if expected_node.is_some_and(|expected_node| expected_node != node.node()) {
+            return Err(resolved.store_error(StoreError::Conflict));
         }
-        self.open_file(node, spot, options)
+        self.open_file(node, resolved, options)
     }
 }

@@ -35,22 +35,22 @@ fn not_found(path: &VfsPath) -> Error {
 
 impl NodeApi {
     /// Looks up a name in a directory.
-    pub fn lookup(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
+    pub fn lookup(&self, directory: &DirectoryRef, name: &Name) -> Result<Lookup> {
         // Nothing can have a name that isn't valid in a path.
         let missing = |_| Error::Store {
-            path: seat.path.clone(),
+            path: directory.path.clone(),
             visibility: Visibility::Visible,
             cause: StoreError::NotFound,
         };
-        let path = child_path(seat, name).map_err(missing)?;
+        let path = child_path(directory, name).map_err(missing)?;
         self.vfs.unaudited_call("look", [Ok(path)], |call, [path]| {
-            let looked = self.lookup_in_call(call, path);
-            call.check_directory(seat)?;
-            match looked {
+            let result = self.lookup_in_call(call, path);
+            call.check_directory(directory)?;
+            match result {
                 Err(Error::Store { cause: StoreError::NotFound, .. }) => {
-                    self.find_special(call, seat, path).map_or(looked, Ok)
+                    self.find_special(call, directory, path).map_or(result, Ok)
                 }
-                looked => looked,
+                result => result,
             }
         })
     }
@@ -63,10 +63,11 @@ impl NodeApi {
     /// The target of the symlink at a path, as written.
     pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
         self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
-            let spot = call.authorize(path, Access::Read)?;
-            spot.store()
-                .read_link(&spot.node_path)
-                .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))
+            let resolved = call.authorize(path, Access::Read)?;
+            resolved
+                .store()
+                .read_link(&resolved.node_path)
+                .map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))
         })
     }
 
@@ -76,10 +77,10 @@ impl NodeApi {
             call.route_and_authorize(path, Access::Read)?;
             return Ok(self.synthetic_lookup(path, None));
         };
-        let leads = route.relative_path.is_empty() || router.nested(path).next().is_some();
+        let leads_to_workspace = route.relative_path.is_empty() || router.nested(path).next().is_some();
         if route.workspace.barrier().is_some() {
             // Only the Workspace's own directory and the directories that lead to Workspaces inside it are shown.
-            return if leads {
+            return if leads_to_workspace {
                 Ok(self.synthetic_lookup(path, None))
             } else {
                 call.route_and_authorize(path, Access::Read).and(Err(not_found(path)))
@@ -90,14 +91,15 @@ impl NodeApi {
             _ => self.lookup_visible(call, path),
         };
         match found {
-            Ok(looked) => {
-                Ok(Lookup { is_synthetic: looked.attr.kind == NodeKind::Directory && leads, ..looked })
-            }
+            Ok(lookup) => Ok(Lookup {
+                is_synthetic: lookup.attr.kind == NodeKind::Directory && leads_to_workspace,
+                ..lookup
+            }),
             // The top of a Workspace is shown even if its Store has nothing there yet, or can't be read.
             Err(_) if route.relative_path.is_empty() => {
                 Ok(self.synthetic_lookup(path, Some(route.workspace)))
             }
-            Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
+            Err(Error::Store { cause: StoreError::NotFound, .. }) if leads_to_workspace => {
                 Ok(self.synthetic_lookup(path, Some(route.workspace)))
             }
             Err(error) => Err(error),
@@ -105,23 +107,28 @@ impl NodeApi {
     }
 
     fn lookup_visible(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
-        let Authorized::InWorkspace(spot) = call.route_and_authorize(path, Access::Read)? else {
+        let Authorized::InWorkspace(resolved) = call.route_and_authorize(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
         let since = self.vfs.shared.open_nodes.commit_mark();
-        let attr = spot
+        let attr = resolved
             .store()
-            .stat(&spot.node_path)
-            .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-        Ok(self.visible_lookup(&spot, attr, since))
+            .stat(&resolved.node_path)
+            .map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
+        Ok(self.visible_lookup(&resolved, attr, since))
     }
 
     /// The lookup of a node that the caller may see. `attr` was read after `since`.
-    pub(super) fn visible_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
-        let attr = self.vfs.shared.open_nodes.overlay_attr(spot.workspace.mount().store(), attr, since);
+    pub(super) fn visible_lookup(
+        &self,
+        resolved: &ResolvedPath<'_>,
+        attr: Attr,
+        since: CommitMark,
+    ) -> Lookup {
+        let attr = self.vfs.shared.open_nodes.overlay_attr(resolved.workspace.mount().store(), attr, since);
         Lookup {
-            path: spot.path.clone(),
-            workspace: Some(self.workspace_index(spot.workspace)),
+            path: resolved.path.clone(),
+            workspace: Some(self.workspace_index(resolved.workspace)),
             is_synthetic: false,
             is_hidden: false,
             node: Some(attr.node),
@@ -130,30 +137,35 @@ impl NodeApi {
     }
 
     /// In a WRITE_ONLY Workspace, only the kind of a node is shown, and only if the node was created through this API.
-    fn lookup_write_only(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
+    fn lookup_write_only(
+        &self,
+        path: &VfsPath,
+        workspace: &Workspace,
+        relative_path: &str,
+    ) -> Result<Lookup> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Visible, cause };
         let mount = workspace.mount();
-        let attr = mount.store().stat(&mount.node_path(below)).map_err(|cause| match cause {
+        let attr = mount.store().stat(&mount.node_path(relative_path)).map_err(|cause| match cause {
             cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
             // Whether something else is there makes no difference: it wasn't created through this API.
             _ => failed(StoreError::NotFound),
         })?;
-        let number = self.workspace_index(workspace);
-        if !below.is_empty() && !self.created_hidden.lock().contains(&(number, attr.node)) {
+        let workspace_index = self.workspace_index(workspace);
+        if !relative_path.is_empty() && !self.created_hidden.lock().contains(&(workspace_index, attr.node)) {
             return Err(failed(StoreError::NotFound));
         }
-        Ok(self.hidden_lookup(path, number, attr))
+        Ok(self.hidden_lookup(path, workspace_index, attr))
     }
 
     /// The lookup of a node that was just created or changed. In a WRITE_ONLY Workspace, this makes the node visible to
     /// later lookups.
-    pub(super) fn created_lookup(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
-        if spot.visibility() == Visibility::Visible {
-            return self.visible_lookup(spot, attr, self.vfs.shared.open_nodes.commit_mark());
+    pub(super) fn created_lookup(&self, resolved: &ResolvedPath<'_>, attr: Attr) -> Lookup {
+        if resolved.visibility() == Visibility::Visible {
+            return self.visible_lookup(resolved, attr, self.vfs.shared.open_nodes.commit_mark());
         }
-        let number = self.workspace_index(spot.workspace);
-        self.created_hidden.lock().insert((number, attr.node));
-        self.hidden_lookup(&spot.path, number, attr)
+        let workspace_index = self.workspace_index(resolved.workspace);
+        self.created_hidden.lock().insert((workspace_index, attr.node));
+        self.hidden_lookup(&resolved.path, workspace_index, attr)
     }
 
     fn hidden_lookup(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Lookup {

@@ -99,12 +99,12 @@ impl NodeApi {
 
     /// The changes in a Store's feed that weren't made through this API. The pages of the feed must be passed in order.
     pub fn foreign_changes(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
-        let own = &self.vfs.shared.feed_echoes;
+        let own_revisions = &self.vfs.shared.feed_echoes;
         // The feed may report a change before the call that makes it has recorded its revision.
-        own.wait_for_pending();
+        own_revisions.wait_for_pending();
         let mut changes = feed.changes;
-        changes.retain(|changed| !own.contains(store.revision(changed.revision)));
-        own.forget_up_to(store.revision(feed.cursor));
+        changes.retain(|entry| !own_revisions.contains(store.revision(entry.revision)));
+        own_revisions.forget_up_to(store.revision(feed.cursor));
         changes
     }
 
@@ -117,13 +117,13 @@ impl NodeApi {
                 return Ok(None);
             }
             let store = &**route.workspace.mount().store();
-            let place = route.workspace.mount().node_path(route.relative_path);
+            let node_path = route.workspace.mount().node_path(route.relative_path);
             let failed = |cause| call.store_error(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
             let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
-            let withheld = call.shared().quotas.undisclosed_limits(store);
+            let undisclosed = call.shared().quotas.undisclosed_limits(store);
             for quota in quotas {
-                if !quota.roots().any(|root| place.path.is_at_or_below(root)) {
+                if !quota.roots().any(|root| node_path.path.is_at_or_below(root)) {
                     continue;
                 }
                 let mut usage = quota.usage_elsewhere;
@@ -131,15 +131,15 @@ impl NodeApi {
                     usage = usage.plus(store.usage(root).map_err(failed)?);
                 }
                 // If something counts that the caller may not look at, only the limit is disclosed.
-                if withheld.contains(&quota.limits) {
+                if undisclosed.contains(&quota.limits) {
                     usage = Usage::default();
                 }
-                let left = |limits: &QuotaLimits, usage: &Usage| {
+                let remaining_bytes = |limits: &QuotaLimits, usage: &Usage| {
                     limits.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(usage.bytes))
                 };
-                let is_tighter = tightest
-                    .as_ref()
-                    .is_none_or(|(limits, used)| left(&quota.limits, &usage) < left(limits, used));
+                let is_tighter = tightest.as_ref().is_none_or(|(limits, used)| {
+                    remaining_bytes(&quota.limits, &usage) < remaining_bytes(limits, used)
+                });
                 if is_tighter {
                     tightest = Some((quota.limits, usage));
                 }
@@ -155,10 +155,10 @@ impl NodeApi {
 }
 
 /// The path of a name in a directory.
-fn child_path(seat: &DirectoryRef, name: &Name) -> ParsedPath {
+fn child_path(directory: &DirectoryRef, name: &Name) -> ParsedPath {
     let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotUtf8(name.to_string()))?;
     VfsPath::parse(text)?;
-    seat.path.join(text)
+    directory.path.join(text)
 }
 
 impl Call<'_> {
@@ -173,32 +173,32 @@ impl Call<'_> {
 
     /// Checks that a directory is still at its path. If it is, what was looked up by that path before is in this
     /// directory.
-    fn check_directory(&self, seat: &DirectoryRef) -> Result<()> {
-        let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
-        let Some(node) = seat.node.filter(|_| !route.relative_path.is_empty()) else { return Ok(()) };
+    fn check_directory(&self, directory: &DirectoryRef) -> Result<()> {
+        let Some(route) = self.shared().router.route(&directory.path) else { return Ok(()) };
+        let Some(node) = directory.node.filter(|_| !route.relative_path.is_empty()) else { return Ok(()) };
         let mount = route.workspace.mount();
         match mount.store().stat(&mount.node_path(route.relative_path)) {
             Ok(attr) if attr.node == node => Ok(()),
             Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {
-                Err(self.store_error(&seat.path, route.workspace, StoreError::Conflict))
+                Err(self.store_error(&directory.path, route.workspace, StoreError::Conflict))
             }
-            Err(cause) => Err(self.store_error(&seat.path, route.workspace, cause)),
+            Err(cause) => Err(self.store_error(&directory.path, route.workspace, cause)),
         }
     }
 
     /// Whether missing parents are created: only if the directory is shown although no Store holds it.
-    fn parents_policy(&self, seat: &DirectoryRef) -> Parents {
-        if seat.node.is_none() { Parents::Create } else { Parents::Required }
+    fn parents_policy(&self, directory: &DirectoryRef) -> Parents {
+        if directory.node.is_none() { Parents::Create } else { Parents::Required }
     }
 }
 
 /// The directories of a change, as its precondition (`Change::expect_nodes`).
-fn expected_nodes(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
-    let held = |(spot, seat): &(&ResolvedPath<'_>, &DirectoryRef)| {
-        let (parent, _) = spot.node_path.path.parent_and_name()?;
-        Some((StorePath::from_checked(parent), seat.node?))
+fn expected_nodes(entries: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
+    let expected = |(resolved, directory): &(&ResolvedPath<'_>, &DirectoryRef)| {
+        let (parent, _) = resolved.node_path.path.parent_and_name()?;
+        Some((StorePath::from_checked(parent), directory.node?))
     };
-    spots.iter().filter_map(held).collect()
+    entries.iter().filter_map(expected).collect()
 }
 
 /// Turns a symlink on the path into a conflict: the directory that the caller refers to has been replaced.

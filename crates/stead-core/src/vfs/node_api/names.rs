@@ -15,83 +15,85 @@ use crate::vfs::resolve::ResolvedPath;
 
 impl NodeApi {
     /// Creates a directory.
-    pub fn mkdir(&self, seat: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
-        self.vfs.call("mkdir", [child_path(seat, name)], |call, [path]| {
-            let spot = call.authorize(path, Access::Write)?;
-            self.special_files.check_free(seat.node, &spot)?;
+    pub fn mkdir(&self, directory: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
+        self.vfs.call("mkdir", [child_path(directory, name)], |call, [path]| {
+            let resolved = call.authorize(path, Access::Write)?;
+            self.special_files.check_free(directory.node, &resolved)?;
             let step = Step::Mkdir {
-                at: spot.node_path.clone(),
-                parents: call.parents_policy(seat),
+                at: resolved.node_path.clone(),
+                parents: call.parents_policy(directory),
                 mode: Some(mode),
             };
-            match call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
+            match call.change_at(&resolved, vec![step], expected_nodes(&[(&resolved, directory)])) {
                 // In a WRITE_ONLY Workspace, an existing directory has to look like a new one.
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if spot.visibility() == Visibility::Hidden =>
+                    if resolved.visibility() == Visibility::Hidden =>
                 {
-                    match spot.store().stat(&spot.node_path) {
+                    match resolved.store().stat(&resolved.node_path) {
                         Ok(attr) if attr.kind == NodeKind::Directory => {
-                            call.apply_nothing(SyncPolicy::Deferred)
-                                .map_err(|cause| spot.store_error(cause))?;
-                            Ok(self.created_lookup(&spot, attr))
+                            call.apply_empty_change(SyncPolicy::Deferred)
+                                .map_err(|cause| resolved.store_error(cause))?;
+                            Ok(self.created_lookup(&resolved, attr))
                         }
-                        _ => Err(spot.store_error(StoreError::HostDenied)),
+                        _ => Err(resolved.store_error(StoreError::HostDenied)),
                     }
                 }
-                made => made.map(|attr| self.created_lookup(&spot, attr)),
+                result => result.map(|attr| self.created_lookup(&resolved, attr)),
             }
         })
     }
 
     /// Creates a symlink.
-    pub fn symlink(&self, seat: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
-        self.vfs.call("symlink", [child_path(seat, name)], |call, [path]| {
+    pub fn symlink(&self, directory: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
+        self.vfs.call("symlink", [child_path(directory, name)], |call, [path]| {
             if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
                 return Err(Error::Invalid("a symlink's target has to be a path of 1 to 4096 bytes".into()));
             }
-            let spot = call.authorize(path, Access::Write)?;
-            spot.check_not_protected_ancestor()?;
-            self.special_files.check_free(seat.node, &spot)?;
-            let (at, parents) = (spot.node_path.clone(), call.parents_policy(seat));
+            let resolved = call.authorize(path, Access::Write)?;
+            resolved.check_not_protected_ancestor()?;
+            self.special_files.check_free(directory.node, &resolved)?;
+            let (at, parents) = (resolved.node_path.clone(), call.parents_policy(directory));
             let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Precondition::Absent };
-            let attr = call.change_at(&spot, vec![step], expected_nodes(&[(&spot, seat)]))?;
-            Ok(self.created_lookup(&spot, attr))
+            let attr = call.change_at(&resolved, vec![step], expected_nodes(&[(&resolved, directory)]))?;
+            Ok(self.created_lookup(&resolved, attr))
         })
     }
 
     /// Removes a file or a symlink.
-    pub fn unlink(&self, seat: &DirectoryRef, name: &Name) -> Result<()> {
-        self.remove(seat, name, Subtree::File)
+    pub fn unlink(&self, directory: &DirectoryRef, name: &Name) -> Result<()> {
+        self.remove(directory, name, Subtree::File)
     }
 
     /// Removes an empty directory.
-    pub fn rmdir(&self, seat: &DirectoryRef, name: &Name) -> Result<()> {
-        self.remove(seat, name, Subtree::EmptyDirectory)
+    pub fn rmdir(&self, directory: &DirectoryRef, name: &Name) -> Result<()> {
+        self.remove(directory, name, Subtree::EmptyDirectory)
     }
 
-    fn remove(&self, seat: &DirectoryRef, name: &Name, subtree: Subtree) -> Result<()> {
-        self.vfs.call("remove", [child_path(seat, name)], |call, [path]| {
-            let spot = call.authorize(path, Access::Write)?;
-            call.check_movable(&spot)?;
-            if self.remove_special(call, &spot, seat, subtree)? {
+    fn remove(&self, directory: &DirectoryRef, name: &Name, subtree: Subtree) -> Result<()> {
+        self.vfs.call("remove", [child_path(directory, name)], |call, [path]| {
+            let resolved = call.authorize(path, Access::Write)?;
+            call.check_movable(&resolved)?;
+            if self.remove_special(call, &resolved, directory, subtree)? {
                 return Ok(());
             }
             let step = Step::Remove {
-                at: spot.node_path.clone(),
+                at: resolved.node_path.clone(),
                 subtree,
                 expect: Precondition::Any,
                 if_missing: IfMissing::Fail,
-                protected: spot.protected_names(Side::From),
-                displaced: spot.displaced_content(),
+                protected: resolved.protected_names(Side::From),
+                displaced: resolved.displaced_content(),
             };
-            match call.apply_at(&spot, vec![step], expected_nodes(&[(&spot, seat)])) {
+            match call.apply_at(&resolved, vec![step], expected_nodes(&[(&resolved, directory)])) {
                 // In a WRITE_ONLY Workspace, a failure must not reveal whether a node is there. One that stays is
                 // hidden from now on, and a revision is made, as for a removal.
                 Err(error) if error.reveals_existence() => {
-                    if let Ok(attr) = spot.store().stat(&spot.node_path) {
-                        self.created_hidden.lock().remove(&(self.workspace_index(spot.workspace), attr.node));
+                    if let Ok(attr) = resolved.store().stat(&resolved.node_path) {
+                        self.created_hidden
+                            .lock()
+                            .remove(&(self.workspace_index(resolved.workspace), attr.node));
                     }
-                    call.apply_nothing(SyncPolicy::Deferred).map_err(|cause| spot.store_error(cause))
+                    call.apply_empty_change(SyncPolicy::Deferred).map_err(|cause| resolved.store_error(cause))
                 }
                 removed => removed.map(drop),
             }
@@ -101,11 +103,11 @@ impl NodeApi {
     /// Renames a node within one Workspace.
     pub fn rename(
         &self,
-        (from_seat, from): (&DirectoryRef, &Name),
-        (to_seat, to): (&DirectoryRef, &Name),
+        (from_directory, from): (&DirectoryRef, &Name),
+        (to_directory, to): (&DirectoryRef, &Name),
         replace: Replace,
     ) -> Result<()> {
-        let paths = [child_path(from_seat, from), child_path(to_seat, to)];
+        let paths = [child_path(from_directory, from), child_path(to_directory, to)];
         self.vfs.call("move", paths, |call, [from, to]| {
             let (from, to) = (call.authorize(from, Access::Write)?, call.authorize(to, Access::Write)?);
             call.check_movable(&from)?;
@@ -113,7 +115,7 @@ impl NodeApi {
             if from.workspace.prefix() != to.workspace.prefix() {
                 return Err(Error::AcrossWorkspaces { from: from.path.clone(), to: to.path.clone() });
             }
-            if self.rename_special(call, (&from, from_seat), (&to, to_seat), replace)? {
+            if self.rename_special(call, (&from, from_directory), (&to, to_directory), replace)? {
                 return Ok(());
             }
             call.check_path_limits(&from, &to)?;
@@ -134,14 +136,14 @@ impl NodeApi {
                 from: from.node_path.clone(),
                 to: to.node_path.clone(),
                 replace,
-                parents: call.parents_policy(to_seat),
+                parents: call.parents_policy(to_directory),
                 expect,
                 protected: [from.protected_names(Side::From), to.protected_names(Side::To)],
             };
-            let still = expected_nodes(&[(&from, from_seat), (&to, to_seat)]);
+            let expect_nodes = expected_nodes(&[(&from, from_directory), (&to, to_directory)]);
             call.join_creating_operation_at(&from);
-            call.apply_at(&from, vec![step], still)?;
-            self.special_files.release_name(to_seat.node, &to);
+            call.apply_at(&from, vec![step], expect_nodes)?;
+            self.special_files.release_name(to_directory.node, &to);
             Ok(())
         })
     }
@@ -155,20 +157,20 @@ impl NodeApi {
         modified: Option<Timestamp>,
     ) -> Result<(Lookup, VersionTag)> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
-            let spot = call.authorize(path, Access::Write)?;
-            if let Some(looked) = self.set_special_attributes(path, node, mode, modified) {
+            let resolved = call.authorize(path, Access::Write)?;
+            if let Some(lookup) = self.set_special_attributes(path, node, mode, modified) {
                 // A special file has no content.
-                let tag = looked.attr.tag;
-                return Ok((looked, tag));
+                let tag = lookup.attr.tag;
+                return Ok((lookup, tag));
             }
-            let before = call.check_node(&spot, node)?;
-            call.join_creating_operation(spot.workspace.mount().store(), node);
-            call.sets_attributes(&spot);
-            let step = Step::SetAttr { at: spot.node_path.clone(), mode, modified };
-            let attr = call.change_at(&spot, vec![step], Vec::new())?;
-            let store = spot.workspace.mount().store();
+            let before = call.check_node(&resolved, node)?;
+            call.join_creating_operation(resolved.workspace.mount().store(), node);
+            call.name_as_set_attributes(&resolved);
+            let step = Step::SetAttr { at: resolved.node_path.clone(), mode, modified };
+            let attr = call.change_at(&resolved, vec![step], Vec::new())?;
+            let store = resolved.workspace.mount().store();
             self.vfs.shared.open_nodes.move_edit_base(store, node, before.tag, attr.tag);
-            Ok((self.created_lookup(&spot, attr), before.tag))
+            Ok((self.created_lookup(&resolved, attr), before.tag))
         })
     }
 }
@@ -177,60 +179,60 @@ impl Call<'_> {
     /// Applies a change at a path and returns the attributes of what is there now.
     pub(super) fn change_at(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         steps: Vec<Step>,
-        still: Vec<(StorePath, NodeId)>,
+        expect_nodes: Vec<(StorePath, NodeId)>,
     ) -> Result<Attr> {
-        let attr = self.apply_at(spot, steps, still)?;
-        attr.ok_or_else(|| spot.store_error(StoreError::NotFound))
+        let attr = self.apply_at(resolved, steps, expect_nodes)?;
+        attr.ok_or_else(|| resolved.store_error(StoreError::NotFound))
     }
 
     pub(super) fn apply_at(
         &self,
-        spot: &ResolvedPath<'_>,
+        resolved: &ResolvedPath<'_>,
         steps: Vec<Step>,
-        still: Vec<(StorePath, NodeId)>,
+        expect_nodes: Vec<(StorePath, NodeId)>,
     ) -> Result<Option<Attr>> {
-        let applied = self.apply_with(spot.store(), steps, ChangeStage::Final, |change| {
-            change.expect_nodes = still;
+        let applied = self.apply_with(resolved.store(), steps, ChangeStage::Final, |change| {
+            change.expect_nodes = expect_nodes;
             change.sync = SyncPolicy::Deferred;
         });
-        let applied = applied.map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-        self.shared().read_set.forget(&spot.path);
+        let applied = applied.map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
+        self.shared().read_set.forget(&resolved.path);
         Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
     }
 
     /// Checks that `node` is at the path, and returns its attributes.
-    pub(super) fn check_node(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
-        match spot.store().stat(&spot.node_path) {
+    pub(super) fn check_node(&self, resolved: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
+        match resolved.store().stat(&resolved.node_path) {
             Ok(attr) if attr.node == node => Ok(attr),
-            Ok(_) => Err(spot.store_error(StoreError::Conflict)),
-            Err(cause) => Err(spot.store_error(symlink_as_conflict(cause))),
+            Ok(_) => Err(resolved.store_error(StoreError::Conflict)),
+            Err(cause) => Err(resolved.store_error(symlink_as_conflict(cause))),
         }
     }
 
     /// Checks that `from` may take the name `to`: if protected names can lie below `to`, only a directory may. Returns
     /// the precondition on `from`.
     fn check_destination(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
-        let Err(refused) = to.check_not_protected_ancestor() else { return Ok(Precondition::Any) };
+        let Err(error) = to.check_not_protected_ancestor() else { return Ok(Precondition::Any) };
         let attr = from
             .store()
             .stat(&from.node_path)
             .map_err(|cause| from.store_error(symlink_as_conflict(cause)))?;
-        if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(refused) }
+        if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(error) }
     }
 
     /// Checks that two nodes may be exchanged. The step guards the protected names of a rename in one direction, and an
     /// exchange moves nodes in both. So a directory may be exchanged only in a Workspace that protects nothing.
     fn check_exchange(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
-        for spot in [from, to] {
-            let attr = spot
+        for resolved in [from, to] {
+            let attr = resolved
                 .store()
-                .stat(&spot.node_path)
-                .map_err(|cause| spot.store_error(symlink_as_conflict(cause)))?;
-            if attr.kind == NodeKind::Directory && !spot.workspace.protect().is_empty() {
-                let workspace = spot.workspace.prefix().clone();
-                return Err(Error::Protected { path: spot.path.clone(), workspace });
+                .stat(&resolved.node_path)
+                .map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
+            if attr.kind == NodeKind::Directory && !resolved.workspace.protect().is_empty() {
+                let workspace = resolved.workspace.prefix().clone();
+                return Err(Error::Protected { path: resolved.path.clone(), workspace });
             }
         }
         Ok(())

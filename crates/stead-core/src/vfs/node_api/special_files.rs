@@ -64,43 +64,43 @@ impl SpecialFile {
 
 /// The key of the name at a path. `parent` is the directory's node; `None`, for a directory that may not have existed
 /// when it was looked up, is resolved through the Store.
-fn key_of(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
-    let name = Name::new(spot.path.name()?.as_bytes())?;
+fn key_of(parent: Option<NodeId>, resolved: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
+    let name = Name::new(resolved.path.name()?.as_bytes())?;
     let parent = match parent {
         Some(node) => node,
-        None => spot.store().stat(&parent_path(spot)?).ok()?.node,
+        None => resolved.store().stat(&parent_path(resolved)?).ok()?.node,
     };
-    Some((spot.store().id(), parent, name))
+    Some((resolved.store().id(), parent, name))
 }
 
 /// The path of the directory that holds a path.
-fn parent_path(spot: &ResolvedPath<'_>) -> Option<NodePath> {
-    let (parent, _) = spot.node_path.path.parent_and_name()?;
+fn parent_path(resolved: &ResolvedPath<'_>) -> Option<NodePath> {
+    let (parent, _) = resolved.node_path.path.parent_and_name()?;
     Some(NodePath::from_root(StorePath::from_checked(parent)))
 }
 
 impl SpecialFiles {
-    fn find(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<(NodeId, SpecialFile)> {
+    fn find(&self, parent: Option<NodeId>, resolved: &ResolvedPath<'_>) -> Option<(NodeId, SpecialFile)> {
         if self.0.lock().by_name.is_empty() {
             return None;
         }
-        let slot = key_of(parent, spot)?;
+        let key = key_of(parent, resolved)?;
         let table = self.0.lock();
-        let node = *table.by_name.get(&slot)?;
+        let node = *table.by_name.get(&key)?;
         Some((node, table.by_node.get(&node)?.clone()))
     }
 
     /// Fails if a special file has the name.
-    pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Result<()> {
-        match self.find(parent, spot) {
-            Some(_) => Err(spot.store_error(StoreError::AlreadyExists)),
+    pub(super) fn check_free(&self, parent: Option<NodeId>, resolved: &ResolvedPath<'_>) -> Result<()> {
+        match self.find(parent, resolved) {
+            Some(_) => Err(resolved.store_error(StoreError::AlreadyExists)),
             None => Ok(()),
         }
     }
 
     /// Removes the special file with this name, if there is one: another node has the name now.
-    pub(super) fn release_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
-        if let Some((node, _)) = self.find(parent, spot) {
+    pub(super) fn release_name(&self, parent: Option<NodeId>, resolved: &ResolvedPath<'_>) {
+        if let Some((node, _)) = self.find(parent, resolved) {
             self.remove(node);
         }
     }
@@ -110,19 +110,19 @@ impl SpecialFiles {
         if self.0.lock().by_name.is_empty() {
             return Vec::new();
         }
-        let look = || Some(directory.store().stat(&directory.node_path).ok()?.node);
-        let Some(node) = node.or_else(look) else { return Vec::new() };
+        let stat_node = || Some(directory.store().stat(&directory.node_path).ok()?.node);
+        let Some(node) = node.or_else(stat_node) else { return Vec::new() };
         // The nodes of two Stores can have the same id.
         let parent = (directory.store().id(), node);
         let table = self.0.lock();
-        let inside = table.by_name.keys().filter(|(store, node, _)| (*store, *node) == parent);
-        inside.map(|(_, _, name)| name.clone()).collect()
+        let keys = table.by_name.keys().filter(|(store, node, _)| (*store, *node) == parent);
+        keys.map(|(_, _, name)| name.clone()).collect()
     }
 
-    fn add(&self, made: SpecialFile) -> Result<NodeId, StoreError> {
+    fn add(&self, file: SpecialFile) -> Result<NodeId, StoreError> {
         let mut table = self.0.lock();
         // Another call may have taken the name since it was found free.
-        if table.by_name.contains_key(&made.key) {
+        if table.by_name.contains_key(&file.key) {
             return Err(StoreError::AlreadyExists);
         }
         if table.by_node.len() == MAX_SPECIAL_FILES {
@@ -132,26 +132,26 @@ impl SpecialFiles {
         table.last_id += 1;
         // Counts down from the top, so that the ids don't collide with those of Stores.
         let node = NodeId(u64::MAX - table.last_id);
-        table.by_name.insert(made.key.clone(), node);
-        table.by_node.insert(node, made);
+        table.by_name.insert(file.key.clone(), node);
+        table.by_node.insert(node, file);
         Ok(node)
     }
 
     fn remove(&self, node: NodeId) {
         let mut table = self.0.lock();
-        if let Some(made) = table.by_node.remove(&node) {
-            table.by_name.remove(&made.key);
+        if let Some(file) = table.by_node.remove(&node) {
+            table.by_name.remove(&file.key);
         }
     }
 
-    fn rename(&self, node: NodeId, name: SpecialFileKey, now: Timestamp) {
+    fn rename(&self, node: NodeId, key: SpecialFileKey, now: Timestamp) {
         let mut table = self.0.lock();
         let table = &mut *table;
-        if let Some(made) = table.by_node.get_mut(&node) {
-            table.by_name.remove(&made.key);
-            made.key = name.clone();
-            made.changed = now;
-            table.by_name.insert(name, node);
+        if let Some(file) = table.by_node.get_mut(&node) {
+            table.by_name.remove(&file.key);
+            file.key = key.clone();
+            file.changed = now;
+            table.by_name.insert(key, node);
         }
     }
 }
@@ -160,47 +160,48 @@ impl NodeApi {
     /// Creates a named pipe or a socket.
     pub fn make_special(
         &self,
-        seat: &DirectoryRef,
+        directory: &DirectoryRef,
         name: &Name,
         kind: SpecialKind,
         mode: u32,
     ) -> Result<Lookup> {
-        self.vfs.call("make_special", [child_path(seat, name)], |call, [path]| {
-            let spot = call.authorize(path, Access::Write)?;
-            spot.check_not_protected_ancestor()?;
-            if spot.visibility() == Visibility::Hidden || kind == SpecialKind::Device {
+        self.vfs.call("make_special", [child_path(directory, name)], |call, [path]| {
+            let resolved = call.authorize(path, Access::Write)?;
+            resolved.check_not_protected_ancestor()?;
+            if resolved.visibility() == Visibility::Hidden || kind == SpecialKind::Device {
                 return Err(Error::ToolNotOffered(
                     "only a pipe or a socket can be made, and not in a WRITE_ONLY Workspace".into(),
                 ));
             }
             if call.shared().router.nested(path).next().is_some() {
-                return Err(spot.store_error(StoreError::AlreadyExists));
+                return Err(resolved.store_error(StoreError::AlreadyExists));
             }
-            call.check_directory(seat)?;
-            match spot.store().stat(&spot.node_path) {
-                Ok(_) => return Err(spot.store_error(StoreError::AlreadyExists)),
+            call.check_directory(directory)?;
+            match resolved.store().stat(&resolved.node_path) {
+                Ok(_) => return Err(resolved.store_error(StoreError::AlreadyExists)),
                 Err(StoreError::NotFound) => {}
-                Err(cause) => return Err(spot.store_error(cause)),
+                Err(cause) => return Err(resolved.store_error(cause)),
             }
-            let parent = match seat.node {
+            let parent = match directory.node {
                 Some(node) => node,
-                None => call.ensure_parent(&spot)?,
+                None => call.ensure_parent(&resolved)?,
             };
-            let slot = key_of(Some(parent), &spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
-            self.special_files.check_free(Some(parent), &spot)?;
+            let key =
+                key_of(Some(parent), &resolved).ok_or_else(|| resolved.store_error(StoreError::NotFound))?;
+            self.special_files.check_free(Some(parent), &resolved)?;
             let now = call.shared().clock.now();
-            let made = SpecialFile { key: slot, kind, mode, modified: now, changed: now };
-            let attr = made.clone();
-            let node = self.special_files.add(made).map_err(|cause| spot.store_error(cause))?;
-            Ok(self.visible_lookup(&spot, attr.attr(node), call.shared().open_nodes.commit_mark()))
+            let file = SpecialFile { key, kind, mode, modified: now, changed: now };
+            let added = file.clone();
+            let node = self.special_files.add(file).map_err(|cause| resolved.store_error(cause))?;
+            Ok(self.visible_lookup(&resolved, added.attr(node), call.shared().open_nodes.commit_mark()))
         })
     }
 
     /// Looks up a special file by its node. `path` is the path that it has now.
     pub fn lookup_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
-        let made = self.special_files.0.lock().by_node.get(&node)?.clone();
+        let file = self.special_files.0.lock().by_node.get(&node)?.clone();
         let workspace = self.vfs.shared.router.route(path).map(|route| self.workspace_index(route.workspace));
-        let attr = made.attr(node);
+        let attr = file.attr(node);
         let node = Some(node);
         Some(Lookup { path: path.clone(), workspace, is_synthetic: false, is_hidden: false, node, attr })
     }
@@ -209,11 +210,11 @@ impl NodeApi {
     pub(super) fn find_special(
         &self,
         call: &Call<'_>,
-        seat: &DirectoryRef,
+        directory: &DirectoryRef,
         path: &VfsPath,
     ) -> Option<Lookup> {
-        let spot = call.authorize(path, Access::Read).ok()?;
-        let (node, _) = self.special_files.find(seat.node, &spot)?;
+        let resolved = call.authorize(path, Access::Read).ok()?;
+        let (node, _) = self.special_files.find(directory.node, &resolved)?;
         self.lookup_special(path, node)
     }
 
@@ -227,10 +228,10 @@ impl NodeApi {
     ) -> Option<Lookup> {
         {
             let mut table = self.special_files.0.lock();
-            let made = table.by_node.get_mut(&node)?;
-            made.mode = mode.unwrap_or(made.mode);
-            made.modified = modified.unwrap_or(made.modified);
-            made.changed = self.vfs.shared.clock.now();
+            let file = table.by_node.get_mut(&node)?;
+            file.mode = mode.unwrap_or(file.mode);
+            file.modified = modified.unwrap_or(file.modified);
+            file.changed = self.vfs.shared.clock.now();
         }
         self.lookup_special(path, node)
     }
@@ -240,27 +241,27 @@ impl NodeApi {
     pub(super) fn remove_special(
         &self,
         call: &Call<'_>,
-        spot: &ResolvedPath<'_>,
-        seat: &DirectoryRef,
+        resolved: &ResolvedPath<'_>,
+        directory: &DirectoryRef,
         subtree: Subtree,
     ) -> Result<bool> {
         if self.special_files.0.lock().by_node.is_empty() {
             return Ok(false);
         }
-        let there = spot.store().stat(&spot.node_path);
+        let stat = resolved.store().stat(&resolved.node_path);
         if subtree == Subtree::EmptyDirectory
-            && let Ok(attr) = &there
-            && !self.special_files.names_in(spot, Some(attr.node)).is_empty()
+            && let Ok(attr) = &stat
+            && !self.special_files.names_in(resolved, Some(attr.node)).is_empty()
         {
-            return Err(spot.store_error(StoreError::NotEmpty));
+            return Err(resolved.store_error(StoreError::NotEmpty));
         }
-        let Some((node, _)) = self.special_files.find(seat.node, spot) else { return Ok(false) };
-        call.check_directory(seat)?;
-        if there.is_ok() {
+        let Some((node, _)) = self.special_files.find(directory.node, resolved) else { return Ok(false) };
+        call.check_directory(directory)?;
+        if stat.is_ok() {
             return Ok(false);
         }
         if subtree == Subtree::EmptyDirectory {
-            return Err(spot.store_error(StoreError::NotADirectory));
+            return Err(resolved.store_error(StoreError::NotADirectory));
         }
         self.special_files.remove(node);
         Ok(true)
@@ -270,8 +271,8 @@ impl NodeApi {
     pub(super) fn rename_special(
         &self,
         call: &Call<'_>,
-        (from, from_seat): (&ResolvedPath<'_>, &DirectoryRef),
-        (to, to_seat): (&ResolvedPath<'_>, &DirectoryRef),
+        (from, from_directory): (&ResolvedPath<'_>, &DirectoryRef),
+        (to, to_directory): (&ResolvedPath<'_>, &DirectoryRef),
         replace: Replace,
     ) -> Result<bool> {
         if self.special_files.0.lock().by_node.is_empty() {
@@ -285,12 +286,12 @@ impl NodeApi {
         {
             return Err(to.store_error(StoreError::NotEmpty));
         }
-        let there = self.special_files.find(to_seat.node, to);
-        if there.is_some() && replace == Replace::Refuse {
+        let replaced = self.special_files.find(to_directory.node, to);
+        if replaced.is_some() && replace == Replace::Refuse {
             return Err(to.store_error(StoreError::AlreadyExists));
         }
-        let moved = self.special_files.find(from_seat.node, from);
-        if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
+        let moved = self.special_files.find(from_directory.node, from);
+        if (moved.is_some() || replaced.is_some()) && replace == Replace::Exchange {
             return Err(from.store_error(StoreError::unsupported(
                 "a pipe or a socket can't be exchanged with another entry",
             )));
@@ -299,8 +300,8 @@ impl NodeApi {
             return Ok(false);
         };
         to.check_not_protected_ancestor()?;
-        call.check_directory(from_seat)?;
-        call.check_directory(to_seat)?;
+        call.check_directory(from_directory)?;
+        call.check_directory(to_directory)?;
         match to.store().stat(&to.node_path) {
             Ok(_) if replace == Replace::Refuse => return Err(to.store_error(StoreError::AlreadyExists)),
             Ok(_) => {
@@ -312,18 +313,18 @@ impl NodeApi {
                     protected: to.protected_names(Side::From),
                     displaced: to.displaced_content(),
                 };
-                call.apply_at(to, vec![step], expected_nodes(&[(to, to_seat)]))?;
+                call.apply_at(to, vec![step], expected_nodes(&[(to, to_directory)]))?;
             }
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.store_error(cause)),
         }
-        let parent = match to_seat.node {
+        let parent = match to_directory.node {
             Some(parent) => parent,
             None => call.ensure_parent(to)?,
         };
         self.special_files.release_name(Some(parent), to);
-        if let Some(slot) = key_of(Some(parent), to) {
-            self.special_files.rename(node, slot, call.shared().clock.now());
+        if let Some(key) = key_of(Some(parent), to) {
+            self.special_files.rename(node, key, call.shared().clock.now());
         }
         Ok(true)
     }
@@ -332,13 +333,13 @@ impl NodeApi {
 impl Call<'_> {
     /// The node of the directory that holds a path. Creates the directory if it was shown only because of the
     /// Workspaces.
-    fn ensure_parent(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
-        let place = parent_path(spot).ok_or_else(|| spot.store_error(StoreError::NotFound))?;
-        if let Err(StoreError::NotFound) = spot.store().stat(&place) {
-            let step = Step::Mkdir { at: place.clone(), parents: Parents::Create, mode: None };
-            self.apply_at(spot, vec![step], Vec::new())?;
+    fn ensure_parent(&self, resolved: &ResolvedPath<'_>) -> Result<NodeId> {
+        let parent = parent_path(resolved).ok_or_else(|| resolved.store_error(StoreError::NotFound))?;
+        if let Err(StoreError::NotFound) = resolved.store().stat(&parent) {
+            let step = Step::Mkdir { at: parent.clone(), parents: Parents::Create, mode: None };
+            self.apply_at(resolved, vec![step], Vec::new())?;
         }
-        spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.store_error(cause))
+        resolved.store().stat(&parent).map(|attr| attr.node).map_err(|cause| resolved.store_error(cause))
     }
 }
 
@@ -347,12 +348,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_calls_that_make_the_same_name_the_second_finds_it_taken() {
+    fn the_second_of_two_calls_that_make_the_same_name_fails() {
         let files = SpecialFiles::default();
         let key = (StoreId::fresh(), NodeId(1), Name::new(*b"pipe").expect("a name"));
         let (mode, at) = (0o600, Timestamp(0));
-        let made = SpecialFile { key, kind: SpecialKind::Fifo, mode, modified: at, changed: at };
-        assert!(files.add(made.clone()).is_ok());
-        assert!(matches!(files.add(made), Err(StoreError::AlreadyExists)));
+        let file = SpecialFile { key, kind: SpecialKind::Fifo, mode, modified: at, changed: at };
+        assert!(files.add(file.clone()).is_ok());
+        assert!(matches!(files.add(file), Err(StoreError::AlreadyExists)));
     }
 }

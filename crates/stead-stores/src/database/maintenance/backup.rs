@@ -91,14 +91,14 @@ impl Database {
         let unfinished = sibling_path(to, ".part");
         let _ = std::fs::remove_file(&unfinished);
         let copied = self.copy_into(&unfinished, progress);
-        let finished = copied.and_then(|version| {
+        let finished = copied.and_then(|revision| {
             // SQLite has synced the copy, with the same settings as for the database itself.
             let bytes = std::fs::metadata(&unfinished).map_err(|error| from_io(&error))?.len();
             std::fs::rename(&unfinished, to).map_err(|error| from_io(&error))?;
             if let Some(directory) = to.parent() {
                 sync::sync_directory(SyncPoint::BackupName, directory).map_err(|error| from_io(&error))?;
             }
-            Ok(BackupReport { revision: version, bytes })
+            Ok(BackupReport { revision, bytes })
         });
         if finished.is_err() {
             let _ = std::fs::remove_file(&unfinished);
@@ -147,10 +147,10 @@ impl Database {
             return Err(StoreError::unsupported("a database in memory can't be restored"));
         };
         // Prepared in a copy, so that the database itself changes in one step.
-        let aside = RestoredCopy::copy(from, &live)?;
-        let version = self.with_exclusive_access(|conn| {
-            let next = aside.prepare(conn, &live)?;
-            let source = Connection::open_with_flags(&aside.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let restored = RestoredCopy::copy(from, &live)?;
+        let revision = self.with_exclusive_access(|conn| {
+            let next = restored.prepare(conn, &live)?;
+            let source = Connection::open_with_flags(&restored.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             let backup = Backup::new(&source, conn)?;
             match backup.step(-1)? {
                 StepResult::Done => Ok(next),
@@ -160,10 +160,10 @@ impl Database {
         self.0.forget_volumes();
         // Revisions that were lost before are not reported any more.
         RevisionFile::of(&live)
-            .make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
+            .make(AcknowledgedRevisions { revision, lost: (0, 0) })
             .map_err(|error| from_io(&error))?;
         progress(1);
-        Ok(RevisionNumber(version))
+        Ok(RevisionNumber(revision))
     }
 
     /// Restores a backup in place of a database that is missing, or too damaged to be opened. The damaged files stay:
@@ -176,20 +176,20 @@ impl Database {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        let aside = RestoredCopy::copy(from, path)?;
-        let known = RevisionFile::of(path).read().unwrap_or_default();
-        let version = aside.prepare_alone(known.revision)?;
-        let turnstile = WriterLock::open(path)?;
-        let _turn = turnstile.acquire(options.wait_timeout)?;
+        let restored = RestoredCopy::copy(from, path)?;
+        let acknowledged = RevisionFile::of(path).read().unwrap_or_default();
+        let revision = restored.prepare_alone(acknowledged.revision)?;
+        let writer_lock = WriterLock::open(path)?;
+        let _guard = writer_lock.acquire(options.wait_timeout)?;
         let replace = || -> std::io::Result<()> {
-            sync::sync_all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
+            sync::sync_all(SyncPoint::RestoredDatabase, std::fs::File::open(&restored.0)?)?;
             move_damaged(path)?;
-            std::fs::rename(&aside.0, path)?;
+            std::fs::rename(&restored.0, path)?;
             sync::sync_directory(SyncPoint::RestoredDatabaseName, directory)?;
-            RevisionFile::of(path).make(AcknowledgedRevisions { revision: version, lost: (0, 0) })
+            RevisionFile::of(path).make(AcknowledgedRevisions { revision, lost: (0, 0) })
         };
         replace().map_err(|error| from_io(&error))?;
-        Ok(RevisionNumber(version))
+        Ok(RevisionNumber(revision))
     }
 }
 
@@ -200,21 +200,21 @@ impl RestoredCopy {
     /// Copies a backup into the directory `-restoring` beside the database: the Stores hide it, like the database.
     fn copy(from: &Path, database: &Path) -> StoreResult<Self> {
         let directory = sibling_path(database, "-restoring");
-        let aside = RestoredCopy(directory.join(format!("{:016x}.db", fastrand::u64(..))));
+        let restored = RestoredCopy(directory.join(format!("{:016x}.db", fastrand::u64(..))));
         let copy = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-            std::fs::copy(from, &aside.0)
+            std::fs::copy(from, &restored.0)
         };
         copy().map_err(|error| from_io(&error))?;
-        Ok(aside)
+        Ok(restored)
     }
 
     /// Checks the copy, and migrates it to the current format.
     fn open(&self) -> Result<Connection> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
-        let sound: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        if sound != "ok" {
+        let result: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        if result != "ok" {
             return Err(StoreError::Corrupt("the backup's structure is broken".into()).into());
         }
         Ok(conn)
@@ -223,10 +223,10 @@ impl RestoredCopy {
     /// Prepares the copy to be used on its own. Returns its new revision, which is beyond all acknowledged ones.
     fn prepare_alone(&self, acknowledged: i64) -> Result<i64> {
         let conn = self.open()?;
-        let version = newest_revision(&conn)?.max(acknowledged) + 1;
-        advance_counters(&conn, version, "restore-backup")?;
+        let revision = newest_revision(&conn)?.max(acknowledged) + 1;
+        advance_counters(&conn, revision, "restore-backup")?;
         conn.execute_batch("PRAGMA journal_mode = DELETE")?;
-        Ok(version)
+        Ok(revision)
     }
 
     /// Prepares the copy to replace the current database: carries over what that keeps, and sets counters beyond those
@@ -238,8 +238,8 @@ impl RestoredCopy {
         };
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
         let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + MAX_LEASED_NODES;
-        let known = RevisionFile::of(live).read().unwrap_or_default();
-        let version = newest_revision(&conn)?.max(newest_revision(current)?).max(known.revision) + 1;
+        let acknowledged = RevisionFile::of(live).read().unwrap_or_default();
+        let revision = newest_revision(&conn)?.max(newest_revision(current)?).max(acknowledged.revision) + 1;
         conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
         let transaction = conn.unchecked_transaction()?;
@@ -248,7 +248,7 @@ impl RestoredCopy {
         }
         conn.execute(
             "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
-            params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
+            params![revision, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
         )?;
         let triggers = audit_triggers(&conn)?;
         for (name, _) in &triggers {
@@ -260,7 +260,7 @@ impl RestoredCopy {
         }
         transaction.commit()?;
         conn.execute_batch("DETACH DATABASE live; PRAGMA journal_mode = DELETE")?;
-        Ok(version)
+        Ok(revision)
     }
 }
 
@@ -291,17 +291,17 @@ fn move_damaged(database: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     let now = SystemClock.now().as_millis();
-    let place = sibling_path(database, "-damaged").join(format!("{now}-{:08x}", fastrand::u32(..)));
-    sync::make_private_dir(SyncPoint::RestoredDatabaseName, &place)?;
+    let directory = sibling_path(database, "-damaged").join(format!("{now}-{:08x}", fastrand::u32(..)));
+    sync::make_private_dir(SyncPoint::RestoredDatabaseName, &directory)?;
     for file in files {
         let name = file.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
-        match std::fs::rename(&file, place.join(name)) {
+        match std::fs::rename(&file, directory.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
     // Before the database gets its name back: that syncs only that the damaged files have left.
-    sync::sync_directory(SyncPoint::RestoredDatabaseName, &place)
+    sync::sync_directory(SyncPoint::RestoredDatabaseName, &directory)
 }
 
 fn sibling_path(path: &Path, suffix: &str) -> PathBuf {

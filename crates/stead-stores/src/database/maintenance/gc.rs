@@ -64,44 +64,44 @@ impl Database {
     ) -> StoreResult<Collected> {
         self.drop_expired_pins(now)?;
         let mut unused = self.unused_contents()?;
-        let fresh: Vec<i64> = unused
+        let newly_unused: Vec<i64> = unused
             .iter()
             .filter(|content| content.condemned_at.is_none())
             .map(|content| content.id)
             .collect();
-        for ids in fresh.chunks(self.rows_per_transaction()) {
+        for ids in newly_unused.chunks(self.rows_per_transaction()) {
             let ids = ids.to_vec();
-            self.0.write_reserved(CommitSync::Deferred, move |writing| {
-                let mut condemn = writing.conn.prepare_cached(
+            self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                let mut condemn = transaction.conn.prepare_cached(
                     "UPDATE content SET unreferenced_at = ?2 WHERE id = ?1 AND unreferenced_at IS NULL",
                 )?;
                 ids.iter().try_for_each(|id| condemn.execute([*id, now.0]).map(|_| ()))?;
                 Ok(())
             })?;
         }
-        if options.grace.is_zero() && !fresh.is_empty() {
+        if options.grace.is_zero() && !newly_unused.is_empty() {
             // Only content that was condemned before its references were looked up may be deleted.
             unused = self.unused_contents()?;
         }
         let grace = i64::try_from(options.grace.as_nanos()).unwrap_or(i64::MAX);
-        let due = now.0.saturating_sub(grace);
+        let due_before = now.0.saturating_sub(grace);
         let (due, waiting): (Vec<UnusedContent>, Vec<UnusedContent>) =
-            unused.into_iter().partition(|content| content.condemned_at.is_some_and(|at| at <= due));
+            unused.into_iter().partition(|content| content.condemned_at.is_some_and(|at| at <= due_before));
         let mut collected = Collected {
             condemned: waiting.iter().map(|content| content.size.cast_unsigned()).sum(),
             ..Collected::default()
         };
         for batch in due.chunks(self.rows_per_transaction()) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
-            let (count, bytes) = self.0.write_reserved(CommitSync::Deferred, move |writing| {
+            let (count, bytes) = self.0.write_reserved(CommitSync::Deferred, move |transaction| {
                 let (mut count, mut bytes) = (0, 0);
-                let mut clear = writing
+                let mut delete = transaction
                     .conn
                     .prepare_cached("DELETE FROM content WHERE id = ?1 AND unreferenced_at <= ?2")?;
                 for (id, size) in ids {
-                    let gone = clear.execute(params![id, grace_limit(now, grace)])? as u64;
-                    count += gone;
-                    bytes += gone * size.cast_unsigned();
+                    let removed = delete.execute(params![id, grace_limit(now, grace)])? as u64;
+                    count += removed;
+                    bytes += removed * size.cast_unsigned();
                 }
                 Ok((count, bytes))
             })?;
@@ -123,8 +123,8 @@ impl Database {
     /// Removes the pins of drafts that no change has used within a day.
     fn drop_expired_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
-        self.0.write_reserved(CommitSync::Deferred, move |writing| {
-            writing.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
+        self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+            transaction.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
             Ok(())
         })
     }
@@ -132,7 +132,7 @@ impl Database {
     /// Content that nothing refers to, at one point in time. A chunk list that is used keeps its chunks. The size of a
     /// list is 0, because its chunks are counted.
     fn unused_contents(&self) -> StoreResult<Vec<UnusedContent>> {
-        let look = || -> Result<Vec<UnusedContent>> {
+        let find_unused = || -> Result<Vec<UnusedContent>> {
             let reader = self.0.reader()?;
             let _transaction = reader.unchecked_transaction()?;
             let mut used: HashSet<i64> = HashSet::new();
@@ -164,7 +164,7 @@ impl Database {
             }
             Ok(unused)
         };
-        Ok(look()?)
+        Ok(find_unused()?)
     }
 
     /// Rewrites the file without free pages.

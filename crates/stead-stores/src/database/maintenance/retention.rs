@@ -54,16 +54,16 @@ pub(crate) const PINNED_REVISIONS: &str =
     "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL";
 
 /// Whether a revision can still be read.
-pub(crate) fn is_readable(conn: &Connection, version: i64) -> Result<bool> {
-    let from: i64 = conn
+pub(crate) fn is_readable(conn: &Connection, revision: i64) -> Result<bool> {
+    let history_from: i64 = conn
         .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
         .query_row([HISTORY_FROM], |row| row.get(0))?;
-    if version >= from {
+    if revision >= history_from {
         return Ok(true);
     }
     Ok(conn
         .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE revision = ?1"))?
-        .exists([version])?)
+        .exists([revision])?)
 }
 
 impl Database {
@@ -80,27 +80,28 @@ impl Database {
         let mut forgotten = ForgottenHistory::default();
         if let Some(horizon) = horizon {
             // First it can't be read any more, then it is removed.
-            self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
-                raise_horizon(writing, horizon, now)
+            self.0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+                raise_horizon(transaction, horizon, now)
             })?;
-            let mut steps = |forget: fn(&mut WriteTransaction<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
-                let mut all = 0;
-                loop {
-                    let count = self
-                        .0
-                        .write_reserved(CommitSync::Deferred, move |writing| forget(writing, horizon))?;
-                    all += count;
-                    progress(all);
-                    if count == 0 {
-                        return Ok(all);
+            let mut in_batches =
+                |forget: fn(&mut WriteTransaction<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
+                    let mut total = 0;
+                    loop {
+                        let count = self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                            forget(transaction, horizon)
+                        })?;
+                        total += count;
+                        progress(total);
+                        if count == 0 {
+                            return Ok(total);
+                        }
                     }
-                }
-            };
+                };
             self.0.write_reserved(CommitSync::Deferred, forget_unreadable_captures)?;
-            forgotten.states = steps(forget_states)?;
-            forgotten.changes = steps(forget_changes)?;
-            steps(forget_unchanged)?;
-            steps(forget_revisions)?;
+            forgotten.states = in_batches(forget_states)?;
+            forgotten.changes = in_batches(forget_changes)?;
+            in_batches(forget_unchanged)?;
+            in_batches(forget_revisions)?;
         }
         forgotten.states += self.revert_unfinished_captures(now)?;
         forgotten.contents = self.drop_excess_contents(retention.versions, progress)?;
@@ -109,123 +110,128 @@ impl Database {
 
     /// Removes what capture volumes have of snapshots that are gone, or that were never finished.
     fn revert_unfinished_captures(&self, now: Timestamp) -> StoreResult<u64> {
-        let shadows = || -> Result<Vec<i64>> {
+        let capture_volumes = || -> Result<Vec<i64>> {
             let reader = self.0.reader()?;
             let mut statement = reader.prepare("SELECT volume FROM capture_volume")?;
             let rows = statement.query_map([], |row| row.get(0))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
-        for vol in shadows()? {
-            all += self.0.write_reserved(CommitSync::Deferred, move |writing| {
-                revert_unfinished_capture(writing, vol, idle_since)
+        let (mut total, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
+        for volume in capture_volumes()? {
+            total += self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                revert_unfinished_capture(transaction, volume, idle_since)
             })?;
         }
-        Ok(all)
+        Ok(total)
     }
 
     /// The newest revision that is older than a time: the oldest one that has to stay readable.
-    fn horizon(&self, moment: i64) -> StoreResult<Option<i64>> {
+    fn horizon(&self, before: i64) -> StoreResult<Option<i64>> {
         let find = || -> Result<Option<i64>> {
             let reader = self.0.reader()?;
             let horizon = reader
                 .prepare_cached("SELECT id FROM revision WHERE at < ?1 ORDER BY id DESC LIMIT 1")?
-                .query_row([moment], |row| row.get(0))
+                .query_row([before], |row| row.get(0))
                 .optional()?;
             Ok(horizon)
         };
         Ok(find()?)
     }
 
-    /// Removes the oldest contents of files that have more than `most` of them.
-    fn drop_excess_contents(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let crowded = || -> Result<Vec<(i64, i64)>> {
+    /// Removes the oldest contents of files that have more than `max_count` of them.
+    fn drop_excess_contents(&self, max_count: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
+        let max_count = i64::try_from(max_count).unwrap_or(i64::MAX);
+        let nodes_beyond_max = || -> Result<Vec<(i64, i64)>> {
             let reader = self.0.reader()?;
             let mut statement = reader.prepare(
                 "SELECT volume, node FROM entry_history WHERE content IS NOT NULL
                  GROUP BY volume, node HAVING count(*) > ?1",
             )?;
-            let rows = statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let rows = statement.query_map([max_count], |row| Ok((row.get(0)?, row.get(1)?)))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        let mut all = 0;
-        for (vol, node) in crowded()? {
+        let mut total = 0;
+        for (volume, node) in nodes_beyond_max()? {
             loop {
-                let count = self.0.write_reserved(CommitSync::Deferred, move |writing| {
-                    drop_contents_beyond(writing, vol, node, most)
+                let count = self.0.write_reserved(CommitSync::Deferred, move |transaction| {
+                    drop_contents_beyond(transaction, volume, node, max_count)
                 })?;
-                all += count;
-                progress(all);
+                total += count;
+                progress(total);
                 if count == 0 {
                     break;
                 }
             }
         }
-        Ok(all)
+        Ok(total)
     }
 }
 
 /// Raises the oldest readable revision, and records that in the audit: what is older may be removed from then on.
-fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestamp) -> Result<()> {
-    let raise = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
-    if writing.conn.prepare_cached(raise)?.execute([HISTORY_FROM, horizon])? == 0 {
+fn raise_horizon(transaction: &mut WriteTransaction<'_>, horizon: i64, now: Timestamp) -> Result<()> {
+    let raise_sql = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
+    if transaction.conn.prepare_cached(raise_sql)?.execute([HISTORY_FROM, horizon])? == 0 {
         return Ok(());
     }
-    if writing.chain().is_none() {
-        writing.conn.prepare_cached(raise)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
+    if transaction.chain().is_none() {
+        transaction.conn.prepare_cached(raise_sql)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
         return Ok(());
     }
     let operator = Arc::new(Identity::agent("(operator)"));
     let mut record = AuditRecord::new(now, operator, "gc", AuditOutcome::Begun);
     record.revision = Some(RevisionNumber(horizon));
-    writing.append_record(&record)
+    transaction.append_record(&record)
 }
 
 /// Deletes old states. A state is needed if it is part of a readable revision: one from the horizon on, or a pinned
 /// one.
-fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_states(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM entry_history WHERE (volume, parent, name, since) IN (
            SELECT volume, parent, name, since FROM entry_history h
            WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
            LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+    Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// Deletes old rows of the change log. It is needed from the oldest readable revision on, to tell what has changed
 /// since.
-fn forget_changes(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_changes(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM node_change WHERE (volume, revision, seq) IN (
            SELECT volume, revision, seq FROM node_change WHERE revision <= min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+    Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// Deletes old revisions that changed nothing, except those of ledgers, which keep all their revisions.
-fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_unchanged(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM empty_revision WHERE (volume, revision) IN (
            SELECT volume, revision FROM empty_revision WHERE revision <= min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1))
              AND volume IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+    Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-fn forget_revisions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+fn forget_revisions(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM revision WHERE id IN (
            SELECT id FROM revision WHERE id < (SELECT max(id) FROM revision) AND id NOT IN (SELECT revision FROM ledger_event)
              AND id NOT IN (SELECT revision FROM empty_revision)
              AND id < min(?1, ifnull((SELECT min(revision) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+    Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// Removes the oldest contents of a node. Their states stay, without content.
-fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
+fn drop_contents_beyond(
+    transaction: &mut WriteTransaction<'_>,
+    volume: i64,
+    node: i64,
+    max_count: i64,
+) -> Result<u64> {
     let sql = format!(
         "UPDATE entry_history SET content = NULL WHERE (volume, parent, name, since) IN (
            SELECT volume, parent, name, since FROM entry_history h
@@ -235,5 +241,10 @@ fn drop_contents_beyond(writing: &mut WriteTransaction<'_>, vol: i64, node: i64,
              AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
            LIMIT ?4)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, ROWS_PER_TRANSACTION])? as u64)
+    Ok(transaction.conn.prepare_cached(&sql)?.execute(params![
+        volume,
+        node,
+        max_count,
+        ROWS_PER_TRANSACTION
+    ])? as u64)
 }

@@ -65,33 +65,34 @@ impl Database {
 
     /// Makes a snapshot that includes what Stores captured for it. [`StoreError::Conflict`] if another capture of the
     /// same directory has started since; then capture again.
-    pub fn snapshot_with_captures(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
+    pub fn snapshot_with_captures(&self, new: NewSnapshot, captures: Vec<Captured>) -> StoreResult<Snapshot> {
         let foreign =
             || StoreError::Invalid("the capture was made by a Store that doesn't use this database".into());
-        let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
-        let taken = taken.collect::<StoreResult<Vec<_>>>()?;
-        let shared = Arc::clone(&self.0);
-        self.0.write(CommitSync::AsConfigured, move |writing| {
+        let captures =
+            captures.into_iter().map(|capture| capture.into_inner::<FinishedCapture>().ok_or_else(foreign));
+        let captures = captures.collect::<StoreResult<Vec<_>>>()?;
+        let database = Arc::clone(&self.0);
+        self.0.write(CommitSync::AsConfigured, move |transaction| {
             let NewSnapshot { agent, prefix, label, at } = new;
-            let version = newest_revision(writing.conn)?;
-            for taken in &taken {
-                record_capture(writing, taken, &shared, version)?;
+            let revision = newest_revision(transaction.conn)?;
+            for capture in &captures {
+                record_capture(transaction, capture, &database, revision)?;
             }
-            let id: i64 = writing
+            let id: i64 = transaction
                 .conn
                 .prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1 RETURNING value - 1")?
                 .query_row([NEXT_SNAPSHOT], |row| row.get(0))?;
-            let made = writing
+            let inserted = transaction
                 .conn
                 .prepare_cached(
                     "INSERT INTO snapshot(id, agent, prefix, label, revision, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![id, agent, prefix, label, version, at.0]);
-            made.map_err(|error| match error.sqlite_error_code() {
+                .execute(params![id, agent, prefix, label, revision, at.0]);
+            inserted.map_err(|error| match error.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::ConstraintViolation) => DatabaseError::from(StoreError::AlreadyExists),
                 _ => error.into(),
             })?;
-            Ok(Snapshot { id, agent, prefix, label, revision: RevisionNumber(version), at })
+            Ok(Snapshot { id, agent, prefix, label, revision: RevisionNumber(revision), at })
         })
     }
 
@@ -121,12 +122,12 @@ impl Database {
     /// Deletes a snapshot. Its revision is then kept no longer than others. `NotFound` if there is none.
     pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
         let agent = agent.to_owned();
-        self.0.write_reserved(CommitSync::AsConfigured, move |writing| {
-            let gone = writing
+        self.0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+            let removed = transaction
                 .conn
                 .prepare_cached("DELETE FROM snapshot WHERE agent = ?1 AND id = ?2")?
                 .execute(params![agent, id])?;
-            if gone == 0 { Err(StoreError::NotFound.into()) } else { Ok(()) }
+            if removed == 0 { Err(StoreError::NotFound.into()) } else { Ok(()) }
         })
     }
 }

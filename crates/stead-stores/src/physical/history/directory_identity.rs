@@ -33,13 +33,14 @@ pub(in super::super) struct DirectoryIdentity {
 
 impl DirectoryIdentity {
     /// The identity of the directory at `path`. All paths have to be absolute and resolved.
-    pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
-        let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Traverse).ok();
-        let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
-        let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Traverse).ok().and_then(shop);
+    pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, other_stores: &[PathBuf]) -> Self {
+        let physical_dir = |dir: Dir| dir.enter(b"physical", OpenMode::Traverse).ok();
+        let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(physical_dir);
+        let in_root =
+            root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Traverse).ok().and_then(physical_dir);
         let staging_candidates = in_state.into_iter().chain(in_root).collect();
         let (id, location, state, other_stores) =
-            (directory_id(&root.stat), location_key(path, state), state.to_owned(), others.to_vec());
+            (directory_id(&root.stat), location_key(path, state), state.to_owned(), other_stores.to_vec());
         DirectoryIdentity { id, location, state, other_stores, staging_candidates }
     }
 
@@ -48,31 +49,31 @@ impl DirectoryIdentity {
         &self.state
     }
 
-    /// The directory's ledger; `None` if it has none and `need` doesn't ask to create one.
+    /// The directory's ledger; `None` if it has none and `mode` doesn't ask to create one.
     pub(super) fn open_ledger(
         &self,
         database: &Database,
-        need: LedgerOpenMode,
+        mode: LedgerOpenMode,
     ) -> StoreResult<Option<Arc<dyn Ledger>>> {
-        let is_elsewhere = |before: &str| {
-            let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
-            self.other_stores.iter().filter_map(of).any(|stat| directory_id(&stat) == before)
+        let is_elsewhere = |earlier_id: &str| {
+            let stat_of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
+            self.other_stores.iter().filter_map(stat_of).any(|stat| directory_id(&stat) == earlier_id)
         };
         let directory =
             LedgerDirectory { id: &self.id, location: &self.location, is_elsewhere: &is_elsewhere };
-        database.ledger(&directory, need == LedgerOpenMode::CreateIfMissing)
+        database.ledger(&directory, mode == LedgerOpenMode::CreateIfMissing)
     }
 
     /// The existing directories with displaced content of the directories with these ids, other than `own`.
-    pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
-        let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
-        let own: Vec<_> = own.iter().map(|own| who(own)).collect();
-        let all = self.staging_candidates.iter().flat_map(|shop| {
-            let pasts =
-                directories.iter().flat_map(|id| DISPLACED_DIR_NAMES.map(|past| format!("{id}/{past}")));
-            pasts.filter_map(|past| shop.enter(past.as_bytes(), OpenMode::Directory).ok())
+    pub(super) fn earlier_displaced_dirs(&self, directories: &[String], own_dirs: &[&Dir]) -> Vec<Dir> {
+        let device_and_inode = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
+        let own_ids: Vec<_> = own_dirs.iter().map(|dir| device_and_inode(dir)).collect();
+        let found = self.staging_candidates.iter().flat_map(|candidate| {
+            let paths =
+                directories.iter().flat_map(|id| DISPLACED_DIR_NAMES.map(|name| format!("{id}/{name}")));
+            paths.filter_map(|path| candidate.enter(path.as_bytes(), OpenMode::Directory).ok())
         });
-        all.filter(|past| !own.contains(&who(past))).collect()
+        found.filter(|dir| !own_ids.contains(&device_and_inode(dir))).collect()
     }
 }
 
@@ -84,8 +85,8 @@ pub(in super::super) fn directory_id(stat: &HostStat) -> String {
 /// The key of a directory's location. If one of the directory and the state directory's parent contains the other, the
 /// key is relative, so that both can be moved or copied together.
 fn location_key(path: &Path, state: &Path) -> String {
-    let beside = state.parent().unwrap_or(state);
-    let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {
+    let state_parent = state.parent().unwrap_or(state);
+    let text = match (path.strip_prefix(state_parent), state_parent.strip_prefix(path)) {
         (Ok(below), _) => [b"below ", path_bytes(below)].concat(),
         (_, Ok(above)) => [b"above ", path_bytes(above)].concat(),
         _ => [b"at ", path_bytes(path)].concat(),
@@ -107,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_the_same_after_it_was_moved_together_with_the_state() {
-        let place = |path: &str, state: &str| location_key(Path::new(path), Path::new(state));
-        assert_eq!(place("/a/site", "/a/.stead"), place("/b/c/site", "/b/c/.stead"));
-        assert_eq!(place("/a", "/a/.stead"), place("/b", "/b/.stead"));
-        assert_eq!(place("/a", "/a/in/.stead"), place("/b", "/b/in/.stead"));
-        assert_eq!(place("/srv/x", "/home/one/state"), place("/srv/x", "/home/other/state"));
-        assert_ne!(place("/a/site", "/a/.stead"), place("/a/other", "/a/.stead"));
-        assert_ne!(place("/a/in", "/a/.stead"), place("/a", "/a/in/.stead"));
+    fn the_location_key_is_the_same_after_a_directory_was_moved_together_with_the_state() {
+        let key = |path: &str, state: &str| location_key(Path::new(path), Path::new(state));
+        assert_eq!(key("/a/site", "/a/.stead"), key("/b/c/site", "/b/c/.stead"));
+        assert_eq!(key("/a", "/a/.stead"), key("/b", "/b/.stead"));
+        assert_eq!(key("/a", "/a/in/.stead"), key("/b", "/b/in/.stead"));
+        assert_eq!(key("/srv/x", "/home/one/state"), key("/srv/x", "/home/other/state"));
+        assert_ne!(key("/a/site", "/a/.stead"), key("/a/other", "/a/.stead"));
+        assert_ne!(key("/a/in", "/a/.stead"), key("/a", "/a/in/.stead"));
     }
 }

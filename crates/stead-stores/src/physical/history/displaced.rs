@@ -22,35 +22,38 @@ impl PhysicalHistory {
     /// Moves an entry from the staging directory to the displaced content, and returns how much space it takes.
     pub(super) fn keep_displaced(
         &self,
-        shop: &StagingArea,
-        stash: &str,
+        staging: &StagingArea,
+        staged_name: &str,
         row: (i64, i64),
         ledger: &dyn Ledger,
     ) -> StoreResult<u64> {
-        self.move_displaced(shop.staging_dir(), stash, row).map_err(errno_to_store_error)?;
+        self.move_displaced(staging.staging_dir(), staged_name, row).map_err(errno_to_store_error)?;
         self.drop_large_files(row, ledger)
     }
 
     /// Moves an entry from a staging directory to the displaced content.
     pub(super) fn move_displaced(
         &self,
-        room: &Dir,
-        stash: &str,
-        (version, seq): (i64, i64),
+        staging_dir: &Dir,
+        staged_name: &str,
+        (revision, seq): (i64, i64),
     ) -> Result<(), Errno> {
-        let name = displaced_name(version, seq);
-        let take = |past: &Dir| {
-            owner_access::rename_new((room.as_fd(), stash.as_bytes()), (past.as_fd(), name.as_bytes()))
+        let name = displaced_name(revision, seq);
+        let move_to = |displaced_dir: &Dir| {
+            owner_access::rename_new(
+                (staging_dir.as_fd(), staged_name.as_bytes()),
+                (displaced_dir.as_fd(), name.as_bytes()),
+            )
         };
-        let mut pasts = self.own_displaced_dirs();
-        let taken = pasts.next().map_or(Err(Errno::NOENT), take);
-        match (taken, pasts.next()) {
+        let mut displaced_dirs = self.own_displaced_dirs();
+        let result = displaced_dirs.next().map_or(Err(Errno::NOENT), move_to);
+        match (result, displaced_dirs.next()) {
             // A full disk may have no block for one more name in a directory.
-            (Err(Errno::NOSPC | Errno::DQUOT), Some(more)) => {
-                take(more)?;
-                sync::sync_all(sync::SyncPoint::DisplacedContent, more)
+            (Err(Errno::NOSPC | Errno::DQUOT), Some(overflow)) => {
+                move_to(overflow)?;
+                sync::sync_all(sync::SyncPoint::DisplacedContent, overflow)
             }
-            (taken, _) => taken,
+            (result, _) => result,
         }
     }
 
@@ -58,43 +61,46 @@ impl PhysicalHistory {
     /// Each of these files gets a ledger row.
     pub(super) fn drop_large_files(
         &self,
-        (version, seq): (i64, i64),
+        (revision, seq): (i64, i64),
         ledger: &dyn Ledger,
     ) -> StoreResult<u64> {
-        let name = displaced_name(version, seq);
-        let past = self.displaced_dir_of((version, seq))?;
-        let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
-        if !top.is_dir() {
-            return Ok(footprint(&Fingerprint::of(&top)));
+        let name = displaced_name(revision, seq);
+        let displaced_dir = self.displaced_dir_of((revision, seq))?;
+        let stat = host::stat_at(displaced_dir.as_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
+        if !stat.is_dir() {
+            return Ok(footprint(&Fingerprint::of(&stat)));
         }
-        let found = entries_below(past, name.as_bytes())?;
+        let found = entries_below(displaced_dir, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, face)| face.size > self.max_file_bytes());
+            found.into_iter().partition(|(_, fingerprint)| fingerprint.size > self.max_file_bytes());
         let mut rows = Vec::new();
         if !large.is_empty() {
-            let told = ledger.rows_of(version)?;
-            let at = told.iter().find(|told| told.row.seq == seq).map(|told| told.row.path.clone());
+            let stored_rows = ledger.rows_of(revision)?;
+            let at = stored_rows
+                .iter()
+                .find(|stored_row| stored_row.row.seq == seq)
+                .map(|stored_row| stored_row.row.path.clone());
             // In the ledger, what was removed with the tree is removed just before it.
-            let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
-            for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
+            let first = stored_rows.iter().map(|stored_row| stored_row.row.seq).min().unwrap_or(0).min(0);
+            for ((path, fingerprint), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
-                let dir = owner_access::enter(past, &join(name.as_bytes(), parent))
+                let dir = owner_access::enter(displaced_dir, &join(name.as_bytes(), parent))
                     .map_err(errno_to_store_error)?;
                 host::unlink(dir.as_fd(), last).map_err(errno_to_store_error)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
-                let detail = LedgerEventDetail { before: Some(*face), ..LedgerEventDetail::default() };
-                let said = LedgerEvent {
+                let detail = LedgerEventDetail { before: Some(*fingerprint), ..LedgerEventDetail::default() };
+                let event = LedgerEvent {
                     kind: LedgerEventKind::Removed,
                     path,
                     other_path: None,
                     detail,
                     displaced_kept: false,
                 };
-                rows.push(said.to_row(seq));
+                rows.push(event.to_row(seq));
             }
-            ledger.add_rows(version, rows)?;
+            ledger.add_rows(revision, rows)?;
         }
-        Ok(small.iter().map(|(_, face)| footprint(face)).sum())
+        Ok(small.iter().map(|(_, fingerprint)| footprint(fingerprint)).sum())
     }
 }
 
@@ -117,18 +123,24 @@ impl TreeFingerprint {
     pub(in super::super) fn of(dir: &Dir, name: &[u8]) -> StoreResult<Self> {
         let found = entries_below(dir, name)?;
         let mut hasher = blake3::Hasher::new();
-        for (path, face) in &found {
-            let changes = (face.kind != NodeKind::Directory).then_some((face.size, face.modified));
-            let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
+        for (path, fingerprint) in &found {
+            let changes =
+                (fingerprint.kind != NodeKind::Directory).then_some((fingerprint.size, fingerprint.modified));
+            let text = serde_json::to_vec(&(path, fingerprint.kind, fingerprint.ino, changes));
             hasher.update(&text.expect("plain data can be written as JSON"));
         }
         let hash = *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
-        let files = || found.iter().map(|(_, face)| face).filter(|face| face.kind != NodeKind::Directory);
+        let files = || {
+            found
+                .iter()
+                .map(|(_, fingerprint)| fingerprint)
+                .filter(|fingerprint| fingerprint.kind != NodeKind::Directory)
+        };
         Ok(TreeFingerprint {
             hash: u64::from_le_bytes(hash),
             entries: found.len(),
-            bytes: files().map(|face| face.size).sum(),
-            newest: files().map(|face| face.modified).max().unwrap_or(Timestamp(0)),
+            bytes: files().map(|fingerprint| fingerprint.size).sum(),
+            newest: files().map(|fingerprint| fingerprint.modified).max().unwrap_or(Timestamp(0)),
             at: SystemClock.now(),
         })
     }
@@ -144,19 +156,19 @@ impl TreeFingerprint {
 /// An entry in one of Stead's own directories, and everything below it, parents first, with paths relative to the
 /// entry.
 pub(super) fn entries_below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
-    let top = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
-    let mut found = vec![(Vec::new(), Fingerprint::of(&top))];
-    if !top.is_dir() {
+    let stat = host::stat_at(dir.as_fd(), name).map_err(errno_to_store_error)?;
+    let mut found = vec![(Vec::new(), Fingerprint::of(&stat))];
+    if !stat.is_dir() {
         return Ok(found);
     }
-    let mut open = vec![Vec::new()];
-    while let Some(path) = open.pop() {
-        let here = owner_access::enter(dir, &join(name, &path)).map_err(errno_to_store_error)?;
-        for (name, _) in tree::names(&here).map_err(errno_to_store_error)? {
-            let stat = here.stat_at(&name).map_err(errno_to_store_error)?;
+    let mut pending = vec![Vec::new()];
+    while let Some(path) = pending.pop() {
+        let current = owner_access::enter(dir, &join(name, &path)).map_err(errno_to_store_error)?;
+        for (name, _) in tree::names(&current).map_err(errno_to_store_error)? {
+            let stat = current.stat_at(&name).map_err(errno_to_store_error)?;
             let path = join(&path, &name);
             if stat.is_dir() {
-                open.push(path.clone());
+                pending.push(path.clone());
             }
             found.push((path, Fingerprint::of(&stat)));
         }
@@ -174,23 +186,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_and_no_newer_is_a_power_cut_and_anything_else_another_program() {
+    fn fewer_bytes_and_no_newer_time_count_as_a_power_cut_and_not_as_another_program() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient(temp.path(), Confinement::Automatic).unwrap();
         let path = temp.path().join("file");
         std::fs::write(&path, "content").unwrap();
         let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
-        let left = TreeFingerprint::of(&dir, b"file").unwrap();
-        let is_as_left = || TreeFingerprint::of(&dir, b"file").unwrap().is_unchanged_since(&left);
-        assert!(is_as_left());
+        let before = TreeFingerprint::of(&dir, b"file").unwrap();
+        let is_unchanged = || TreeFingerprint::of(&dir, b"file").unwrap().is_unchanged_since(&before);
+        assert!(is_unchanged());
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_len(0).unwrap();
         file.set_modified(modified).unwrap();
-        assert!(is_as_left(), "its content was lost");
+        assert!(is_unchanged(), "its content was lost");
         file.set_modified(modified + std::time::Duration::from_secs(9)).unwrap();
-        assert!(!is_as_left(), "cut later");
+        assert!(!is_unchanged(), "cut later");
         (&file).write_all(b"content, and more").unwrap();
         file.set_modified(modified).unwrap();
-        assert!(!is_as_left(), "more than there was");
+        assert!(!is_unchanged(), "more than there was");
     }
 }

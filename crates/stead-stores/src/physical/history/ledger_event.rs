@@ -113,16 +113,9 @@ impl LedgerEvent {
     }
 
     /// Parses a stored row; `Corrupt` if that fails.
-    pub(super) fn from_row(told: &StoredLedgerRow) -> StoreResult<Self> {
-        let LedgerRow {
-            kind: what,
-            path,
-            other_path: other,
-            detail_json: detail,
-            displaced_kept: stashed,
-            ..
-        } = &told.row;
-        let what = match what {
+    pub(super) fn from_row(stored_row: &StoredLedgerRow) -> StoreResult<Self> {
+        let LedgerRow { kind, path, other_path, detail_json: detail, displaced_kept, .. } = &stored_row.row;
+        let kind = match kind {
             1 => LedgerEventKind::Placed,
             2 => LedgerEventKind::Replaced,
             3 => LedgerEventKind::Removed,
@@ -133,11 +126,11 @@ impl LedgerEvent {
             _ => return Err(damaged_row()),
         };
         let detail = serde_json::from_str(detail).map_err(|_| damaged_row())?;
-        let (path, other) = (path.clone(), other.clone());
-        if matches!(what, LedgerEventKind::Moved | LedgerEventKind::Exchanged) && other.is_none() {
+        let (path, other_path) = (path.clone(), other_path.clone());
+        if matches!(kind, LedgerEventKind::Moved | LedgerEventKind::Exchanged) && other_path.is_none() {
             return Err(damaged_row());
         }
-        Ok(LedgerEvent { kind: what, path, other_path: other, detail, displaced_kept: *stashed })
+        Ok(LedgerEvent { kind, path, other_path, detail, displaced_kept: *displaced_kept })
     }
 }
 
@@ -151,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_row_reads_as_it_was_written() {
-        let face = Fingerprint {
+        let fingerprint = Fingerprint {
             kind: NodeKind::File,
             ino: u64::MAX,
             size: 7,
@@ -160,19 +153,14 @@ mod tests {
         };
         let patch = Some(ReplacedBytes { length: 9, pieces: vec![(1, 2), (5, 4)] });
         let detail =
-            LedgerEventDetail { before: Some(face), after: None, patch, revived_node: Some(1 << 63) };
-        let (path, other) = (b"a/b".to_vec(), Some(b"c".to_vec()));
-        let said = LedgerEvent {
-            kind: LedgerEventKind::Exchanged,
-            path,
-            other_path: other,
-            detail,
-            displaced_kept: true,
-        };
-        let told = StoredLedgerRow { revision: 3, row: said.to_row(4), content_hash: None };
-        let read = LedgerEvent::from_row(&told).unwrap();
-        assert_eq!((read.kind, &read.detail, read.displaced_kept), (said.kind, &said.detail, true));
-        let broken = LedgerRow { kind: 99, ..told.row.clone() };
-        assert!(LedgerEvent::from_row(&StoredLedgerRow { row: broken, ..told }).is_err());
+            LedgerEventDetail { before: Some(fingerprint), after: None, patch, revived_node: Some(1 << 63) };
+        let (path, other_path) = (b"a/b".to_vec(), Some(b"c".to_vec()));
+        let event =
+            LedgerEvent { kind: LedgerEventKind::Exchanged, path, other_path, detail, displaced_kept: true };
+        let stored_row = StoredLedgerRow { revision: 3, row: event.to_row(4), content_hash: None };
+        let read = LedgerEvent::from_row(&stored_row).unwrap();
+        assert_eq!((read.kind, &read.detail, read.displaced_kept), (event.kind, &event.detail, true));
+        let broken = LedgerRow { kind: 99, ..stored_row.row.clone() };
+        assert!(LedgerEvent::from_row(&StoredLedgerRow { row: broken, ..stored_row }).is_err());
     }
 }

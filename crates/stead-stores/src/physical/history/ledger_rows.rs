@@ -21,10 +21,10 @@ impl<'a> LedgerRows<'a> {
         if self.page.len() == 0 {
             self.page = self.ledger.rows(self.before, ROWS_PER_PAGE)?.into_iter();
         }
-        let told = self.page.next();
-        if let Some(told) = &told {
-            self.before = (told.revision, told.row.seq);
+        let stored_row = self.page.next();
+        if let Some(stored_row) = &stored_row {
+            self.before = (stored_row.revision, stored_row.row.seq);
         }
-        Ok(told)
+        Ok(stored_row)
     }
 }

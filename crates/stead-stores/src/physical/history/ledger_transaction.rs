@@ -75,9 +75,9 @@ pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
 impl LedgerTransaction {
     /// Starts the ledger's side of a change. Creates the ledger if there is none, but writes nothing of the change yet.
-    pub(in super::super) fn begin(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
+    pub(in super::super) fn begin(staging: &StagingArea, change: &Change) -> StoreResult<Self> {
         Ok(LedgerTransaction {
-            ledger: shop.history.ledger_or_begin()?,
+            ledger: staging.history.ledger_or_create()?,
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
             records: change.records.clone(),
@@ -105,8 +105,8 @@ impl LedgerTransaction {
     pub(super) fn counted_roots(&mut self) -> StoreResult<&[Vec<u8>]> {
         if self.counted_roots.is_none() {
             let counters = self.ledger.counters()?.into_iter().map(|(path, _)| path);
-            let begun = self.new_counters.iter().map(|(path, _)| path.clone());
-            let mut roots: Vec<_> = counters.chain(begun).collect();
+            let new_roots = self.new_counters.iter().map(|(path, _)| path.clone());
+            let mut roots: Vec<_> = counters.chain(new_roots).collect();
             roots.sort();
             roots.dedup();
             self.counted_roots = Some(roots);
@@ -115,32 +115,33 @@ impl LedgerTransaction {
     }
 
     /// Adds usage changes to the unwritten ones.
-    pub(super) fn add_usage_changes(&mut self, leaves: Vec<UsageChange>) {
-        self.unwritten.usage_changes.extend(leaves);
+    pub(super) fn add_usage_changes(&mut self, usage_changes: Vec<UsageChange>) {
+        self.unwritten.usage_changes.extend(usage_changes);
     }
 
-    /// Starts a step; `keep` says whether what it displaces is kept.
-    pub(in super::super) fn begin_step(&mut self, index: usize, keep: DisplacedContent) {
-        self.displaced_policy = keep;
+    /// Starts a step; `displaced` says whether what it displaces is kept.
+    pub(in super::super) fn begin_step(&mut self, index: usize, displaced: DisplacedContent) {
+        self.displaced_policy = displaced;
         self.is_restoring = self.restoring_steps.contains(&index);
         self.revived_node = self.revived_by_step.get(&index).copied();
     }
 
     /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces.
-    fn add_action(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
-        let outline = journal.map(|_| how.ledger_summary());
-        let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
-        let undo = undo.expect("actions hold numbers, text and bytes");
-        self.unwritten.intents.push(LedgerIntent {
-            seq: self.next_seq,
-            intent_log_epoch: journal,
-            undo_json: undo,
-        });
-        if let Some(stash) = how.displaced_name() {
-            self.displaced_rows.insert(stash.to_owned(), (self.next_seq, said[0].displaced_kept));
+    fn add_action(
+        &mut self,
+        undo_record: &UndoRecord,
+        intent_log_epoch: Option<u64>,
+        events: &[LedgerEvent],
+    ) {
+        let summary = intent_log_epoch.map(|_| undo_record.ledger_summary());
+        let undo_json = serde_json::to_string(summary.as_ref().unwrap_or(undo_record));
+        let undo_json = undo_json.expect("actions hold numbers, text and bytes");
+        self.unwritten.intents.push(LedgerIntent { seq: self.next_seq, intent_log_epoch, undo_json });
+        if let Some(staged_name) = undo_record.displaced_name() {
+            self.displaced_rows.insert(staged_name.to_owned(), (self.next_seq, events[0].displaced_kept));
         }
-        for said in said {
-            self.unwritten.rows.push(said.to_row(self.next_seq));
+        for event in events {
+            self.unwritten.rows.push(event.to_row(self.next_seq));
             self.next_seq += 1;
         }
     }
@@ -166,75 +167,72 @@ impl LedgerTransaction {
     }
 
     /// Whether content of this size is kept if the current step displaces it.
-    pub(super) fn keeps_displaced(&self, keeping: &PhysicalHistory, size: u64) -> bool {
+    pub(super) fn keeps_displaced(&self, history: &PhysicalHistory, size: u64) -> bool {
         self.displaced_policy == DisplacedContent::Keep
-            && keeping.keeps_displaced()
-            && size <= keeping.max_file_bytes()
+            && history.keeps_displaced()
+            && size <= history.max_file_bytes()
     }
 
     /// Writes what is unwritten to the ledger, in one transaction. Fails if the change exceeds a quota.
-    fn write(&mut self, shop: &StagingArea) -> StoreResult<()> {
-        let UnwrittenEvents { rows, intents, usage_changes: leaves } = &mut self.unwritten;
+    fn write(&mut self, staging: &StagingArea) -> StoreResult<()> {
+        let UnwrittenEvents { rows, intents, usage_changes } = &mut self.unwritten;
         let records = if self.records_written { Vec::new() } else { self.records.clone() };
         let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.revision.is_none());
         if rows.is_empty() && records.is_empty() && self.new_counters.is_empty() && unchanged_at.is_none() {
             return Ok(());
         }
-        check_file_sizes(&self.quotas, leaves)?;
+        check_file_sizes(&self.quotas, usage_changes)?;
         let roots = self.counted_roots.as_deref().unwrap_or_default();
-        let counted = usage_deltas(roots, leaves);
-        shop.fault_point.pass("entry")?;
+        let deltas = usage_deltas(roots, usage_changes);
+        staging.fault_point.pass("entry")?;
         let entry = PlannedChange {
             operation: self.operation.clone(),
             revision: self.revision,
             unchanged_at,
-            staging_dir: shop.staging_dir_name().to_owned(),
+            staging_dir: staging.staging_dir_name().to_owned(),
             rows: std::mem::take(rows),
             intents: std::mem::take(intents),
             new_counters: std::mem::take(&mut self.new_counters),
-            deltas: counted.clone(),
+            deltas: deltas.clone(),
             quotas: self.quotas.clone(),
             records,
             filled: self.filled.clone(),
             sync_policy: self.sync_policy,
         };
-        leaves.clear();
+        usage_changes.clear();
         self.revision = self.ledger.begin_change(entry)?;
         self.records_written = true;
-        self.written_deltas.extend(counted);
+        self.written_deltas.extend(deltas);
         Ok(())
     }
 
     /// Rolls back what was written. If the change tries again, it gets another revision: other changes may have been
     /// made in between.
     fn roll_back(&mut self, reason: &StoreError) -> StoreResult<()> {
-        let Some(version) = self.revision.take() else { return Ok(()) };
+        let Some(revision) = self.revision.take() else { return Ok(()) };
         let records = if self.records_written { self.records.clone() } else { Vec::new() };
         self.records_written = false;
         self.counted_roots = None;
         let outcome = AuditOutcome::from_error_kind(reason.kind());
         let deltas = std::mem::take(&mut self.written_deltas);
         let operation = self.operation.id;
-        self.ledger.roll_back_change(RolledBackChange {
-            revision: version,
-            operation,
-            deltas,
-            records,
-            outcome,
-        })
+        self.ledger.roll_back_change(RolledBackChange { revision, operation, deltas, records, outcome })
     }
 }
 
 impl PhysicalChange<'_> {
     /// Records an action in the ledger before it happens. Returns the position for `withdraw_action`, in case the
     /// action fails.
-    pub(in super::super) fn log_action(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
-        let UnwrittenEvents { rows, intents, usage_changes: leaves } = &self.ledger.unwritten;
-        let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
-        let said = self.ledger_events(how)?;
-        self.count_action(&said)?;
-        let journal = self.intent_log_epoch();
-        self.ledger.add_action(how, journal, &said);
+    pub(in super::super) fn log_action(
+        &mut self,
+        undo_record: &UndoRecord,
+    ) -> StoreResult<UnwrittenPosition> {
+        let UnwrittenEvents { rows, intents, usage_changes } = &self.ledger.unwritten;
+        let mark = UnwrittenPosition(rows.len(), intents.len(), usage_changes.len());
+        let events = self.ledger_events(undo_record)?;
+        self.count_action(&events)?;
+        let intent_log_epoch = self.intent_log_epoch();
+        self.ledger.add_action(undo_record, intent_log_epoch, &events);
         // For a change of several actions, recovery uses the intent log. The ledger is written once, before the log's
         // `done` record.
         if self.is_multi_action() {
@@ -253,11 +251,11 @@ impl PhysicalChange<'_> {
         if !self.is_multi_action() {
             return self.ledger.roll_back(reason);
         }
-        let (UnwrittenEvents { rows, intents, usage_changes: leaves }, UnwrittenPosition(row, intent, leaf)) =
+        let (UnwrittenEvents { rows, intents, usage_changes }, UnwrittenPosition(row, intent, usage_change)) =
             (&mut self.ledger.unwritten, mark);
         rows.truncate(row);
         intents.truncate(intent);
-        leaves.truncate(leaf);
+        usage_changes.truncate(usage_change);
         Ok(())
     }
 
@@ -273,48 +271,55 @@ impl PhysicalChange<'_> {
 
     /// Keeps or discards what the change displaced, by names in the staging directory. Returns the change's revision,
     /// or `None` if it made none.
-    pub(in super::super) fn keep_or_discard_displaced(&mut self, trash: Vec<String>) -> Option<i64> {
+    pub(in super::super) fn keep_or_discard_displaced(&mut self, displaced: Vec<String>) -> Option<i64> {
         let durability = self.durability();
-        let (book, keeping) = (&mut self.ledger, &self.staging.history);
-        let Some(version) = book.revision else {
-            trash.iter().for_each(|stash| self.staging.discard(stash));
+        let (transaction, history) = (&mut self.ledger, &self.staging.history);
+        let Some(revision) = transaction.revision else {
+            displaced.iter().for_each(|staged_name| self.staging.discard(staged_name));
             return None;
         };
-        let (mut kept, mut moved, mut lost) = (0, false, Vec::new());
-        for stash in trash {
-            match book.displaced_rows.remove(&stash) {
+        let (mut kept_bytes, mut moved, mut lost) = (0, false, Vec::new());
+        for staged_name in displaced {
+            match transaction.displaced_rows.remove(&staged_name) {
                 Some((seq, true)) => {
-                    match keeping.keep_displaced(self.staging, &stash, (version, seq), &*book.ledger) {
-                        Ok(bytes) => (kept, moved) = (kept + bytes, true),
+                    match history.keep_displaced(
+                        self.staging,
+                        &staged_name,
+                        (revision, seq),
+                        &*transaction.ledger,
+                    ) {
+                        Ok(bytes) => (kept_bytes, moved) = (kept_bytes + bytes, true),
                         Err(_) => {
-                            self.staging.discard(&stash);
-                            lost.push((version, seq));
+                            self.staging.discard(&staged_name);
+                            lost.push((revision, seq));
                         }
                     }
                 }
-                _ => self.staging.discard(&stash),
+                _ => self.staging.discard(&staged_name),
             }
         }
         // Where the host can't exchange names, what the change replaced is gone.
-        lost.extend(book.displaced_rows.values().filter(|(_, kept)| *kept).map(|(seq, _)| (version, *seq)));
+        lost.extend(
+            transaction.displaced_rows.values().filter(|(_, kept)| *kept).map(|(seq, _)| (revision, *seq)),
+        );
         if !lost.is_empty() {
-            let _ = book.ledger.mark_content_dropped(lost);
+            let _ = transaction.ledger.mark_content_dropped(lost);
         }
-        let displaced = (moved && durability == Durability::Full)
-            .then(|| keeping.own_displaced_dirs().next()?.as_fd().try_clone_to_owned().ok())
+        let displaced_dir = (moved && durability == Durability::Full)
+            .then(|| history.own_displaced_dirs().next()?.as_fd().try_clone_to_owned().ok())
             .flatten();
-        book.ledger.finish_change(version, displaced);
-        if self.staging.revision_notes.note_done(version).is_err() {
+        transaction.ledger.finish_change(revision, displaced_dir);
+        if self.staging.revision_notes.note_done(revision).is_err() {
             // Then the ledger is written at once. If that fails too, the next change writes it.
-            let _ = book.ledger.write_finished();
+            let _ = transaction.ledger.write_finished();
         }
-        keeping.prune_if_needed(kept, &*book.ledger);
-        Some(version)
+        history.prune_if_needed(kept_bytes, &*transaction.ledger);
+        Some(revision)
     }
 }
 
 /// The steps of a change that write kept content.
 fn restoring_steps(change: &Change) -> HashSet<usize> {
-    let past = |step: &Step| matches!(step, Step::Write { content: Content::Stored(_), .. });
-    change.steps.iter().enumerate().filter(|(_, step)| past(step)).map(|(index, _)| index).collect()
+    let restores = |step: &Step| matches!(step, Step::Write { content: Content::Stored(_), .. });
+    change.steps.iter().enumerate().filter(|(_, step)| restores(step)).map(|(index, _)| index).collect()
 }

@@ -73,11 +73,11 @@ impl PhysicalHistory {
         ledger_source: (LedgerSource, Durability),
         identity: DirectoryIdentity,
         retention: Option<DisplacedRetention>,
-        pasts: Option<DisplacedDirs>,
+        displaced_dirs: Option<DisplacedDirs>,
     ) -> Self {
         let (ledger, earlier_displaced_dirs, bytes_since_prune) =
             (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
-        let displaced_dirs = pasts.map_or_else(OnceLock::new, OnceLock::from);
+        let displaced_dirs = displaced_dirs.map_or_else(OnceLock::new, OnceLock::from);
         PhysicalHistory {
             ledger_source,
             identity,
@@ -90,9 +90,9 @@ impl PhysicalHistory {
     }
 
     /// Sets the directories with displaced content, once there is a staging area.
-    pub(super) fn set_displaced_dirs(&self, pasts: DisplacedDirs) {
+    pub(super) fn set_displaced_dirs(&self, displaced_dirs: DisplacedDirs) {
         // If they are set already, for reading, they are the same.
-        let _ = self.displaced_dirs.set(pasts);
+        let _ = self.displaced_dirs.set(displaced_dirs);
     }
 
     /// Whether any displaced content is kept.
@@ -112,22 +112,22 @@ impl PhysicalHistory {
     }
 
     /// The ledger, which is created if there is none.
-    pub(super) fn ledger_or_begin(&self) -> StoreResult<Arc<dyn Ledger>> {
+    pub(super) fn ledger_or_create(&self) -> StoreResult<Arc<dyn Ledger>> {
         Ok(self
             .open_ledger(LedgerOpenMode::CreateIfMissing)?
             .expect("a ledger is returned if it may be created"))
     }
 
-    fn open_ledger(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<dyn Ledger>>> {
+    fn open_ledger(&self, mode: LedgerOpenMode) -> StoreResult<Option<Arc<dyn Ledger>>> {
         let mut ledger = self.ledger.lock();
         if ledger.is_none()
             && let Some(database) =
-                self.ledger_source.0.open(need, self.identity.state(), self.ledger_source.1)?
+                self.ledger_source.0.open(mode, self.identity.state(), self.ledger_source.1)?
         {
-            *ledger = self.identity.open_ledger(&database, need)?;
+            *ledger = self.identity.open_ledger(&database, mode)?;
             if let Some(ledger) = &*ledger {
-                let own: Vec<_> = self.own_displaced_dirs().collect();
-                let found = self.identity.earlier_displaced_dirs(&ledger.directories()?, &own);
+                let own_dirs: Vec<_> = self.own_displaced_dirs().collect();
+                let found = self.identity.earlier_displaced_dirs(&ledger.directories()?, &own_dirs);
                 self.earlier_displaced_dirs.get_or_init(|| found);
             }
         }
@@ -149,8 +149,10 @@ impl PhysicalHistory {
 
     /// The directories with content that was displaced from this directory.
     fn own_displaced_dirs(&self) -> impl Iterator<Item = &Dir> {
-        let own = self.displaced_dirs.get();
-        own.into_iter().flat_map(|own| [Some(&own.primary), own.overflow.as_ref()].into_iter().flatten())
+        let own_dirs = self.displaced_dirs.get();
+        own_dirs
+            .into_iter()
+            .flat_map(|own_dirs| [Some(&own_dirs.primary), own_dirs.overflow.as_ref()].into_iter().flatten())
     }
 
     /// The directories with displaced content: this directory's own, and those of earlier directories at its location.
@@ -159,9 +161,9 @@ impl PhysicalHistory {
     }
 
     /// The directory that holds what a row displaced; `NotFound` if it isn't kept.
-    fn displaced_dir_of(&self, (version, seq): (i64, i64)) -> StoreResult<&Dir> {
-        let name = displaced_name(version, seq);
-        let has = |past: &&Dir| host::stat_at(past.as_fd(), name.as_bytes()).is_ok();
+    fn displaced_dir_of(&self, (revision, seq): (i64, i64)) -> StoreResult<&Dir> {
+        let name = displaced_name(revision, seq);
+        let has = |displaced_dir: &&Dir| host::stat_at(displaced_dir.as_fd(), name.as_bytes()).is_ok();
         self.displaced_dirs().find(has).ok_or(StoreError::NotFound)
     }
 
@@ -170,17 +172,17 @@ impl PhysicalHistory {
         let name = displaced_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        let past = self.displaced_dir_of(row).ok()?;
-        match past.enter(parent, OpenMode::Traverse).and_then(|dir| dir.stat_at(name)) {
-            Err(Errno::ACCESS) => owner_access::enter(past, parent).ok()?.stat_at(name).ok(),
+        let displaced_dir = self.displaced_dir_of(row).ok()?;
+        match displaced_dir.enter(parent, OpenMode::Traverse).and_then(|dir| dir.stat_at(name)) {
+            Err(Errno::ACCESS) => owner_access::enter(displaced_dir, parent).ok()?.stat_at(name).ok(),
             stat => stat.ok(),
         }
     }
 }
 
 /// The name that what a row displaced has in a directory with displaced content.
-fn displaced_name(version: i64, seq: i64) -> String {
-    format!("{version}-{seq}")
+fn displaced_name(revision: i64, seq: i64) -> String {
+    format!("{revision}-{seq}")
 }
 
 impl PhysicalStore {

@@ -72,7 +72,7 @@ pub(super) struct ContentSource {
 #[derive(Debug, Clone)]
 enum BaseContent {
     /// In the tree. If the file doesn't have this fingerprint any more, it was displaced.
-    InTree { path: Vec<u8>, face: Fingerprint },
+    InTree { path: Vec<u8>, fingerprint: Fingerprint },
     /// What a row displaced, or the path `below` it.
     Displaced { row: (i64, i64), below: Vec<u8> },
 }
@@ -85,13 +85,13 @@ enum OpenBase {
 
 impl ContentSource {
     /// The content at a path now.
-    pub(super) fn in_tree(path: Vec<u8>, face: Fingerprint) -> Self {
-        ContentSource::new(BaseContent::InTree { path, face }, face.size)
+    pub(super) fn in_tree(path: Vec<u8>, fingerprint: Fingerprint) -> Self {
+        ContentSource::new(BaseContent::InTree { path, fingerprint }, fingerprint.size)
     }
 
     /// What a row displaced, or the path `below` it.
-    pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
-        ContentSource::new(BaseContent::Displaced { row, below }, face.size)
+    pub(super) fn displaced(row: (i64, i64), below: Vec<u8>, fingerprint: &Fingerprint) -> Self {
+        ContentSource::new(BaseContent::Displaced { row, below }, fingerprint.size)
     }
 
     fn new(base: BaseContent, length: u64) -> Self {
@@ -144,18 +144,19 @@ impl ContentSource {
     fn open(
         &self,
         root: &Root,
-        keeping: &Arc<PhysicalHistory>,
+        history: &Arc<PhysicalHistory>,
         reader: OpenedFor,
     ) -> StoreResult<OpenContentSource> {
-        let (base, kind, size) = self.base.open(root, keeping, reader)?;
-        let (shows, length, over) = (self.base_visible.min(size), self.length, self.overlays.clone());
+        let (base, kind, size) = self.base.open(root, history, reader)?;
+        let (base_visible, length, overlays) =
+            (self.base_visible.min(size), self.length, self.overlays.clone());
         Ok(OpenContentSource {
-            history: Arc::clone(keeping),
+            history: Arc::clone(history),
             base,
             kind,
-            base_visible: shows,
+            base_visible,
             length,
-            overlays: over,
+            overlays,
             expected_hash: None,
         })
     }
@@ -172,7 +173,9 @@ impl ContentSource {
     /// Identifies the content by where its bytes are, if it can't be hashed.
     fn location_hash(&self) -> [u8; 32] {
         let base = match &self.base {
-            BaseContent::InTree { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            BaseContent::InTree { fingerprint, .. } => {
+                format!("{} {} {}", fingerprint.ino, fingerprint.size, fingerprint.modified.0)
+            }
             BaseContent::Displaced { row, below } => format!("{row:?} {}", below.escape_ascii()),
         };
         *blake3::hash(format!("{base} {} {} {:?}", self.base_visible, self.length, self.overlays).as_bytes())
@@ -187,9 +190,9 @@ impl ContentSource {
     }
 
     /// The content's BLAKE3 hash.
-    pub(super) fn hash(&self, root: &Root, keeping: &Arc<PhysicalHistory>) -> StoreResult<[u8; 32]> {
+    pub(super) fn hash(&self, root: &Root, history: &Arc<PhysicalHistory>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, keeping, self.opened_for_comparison())?.each_piece(|piece| {
+        self.open(root, history, self.opened_for_comparison())?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
@@ -206,12 +209,12 @@ impl ContentSource {
 
     /// The content as a `ContentRef` that can be compared with a snapshot's: both have hashes of `ContentHasher`.
     pub(super) fn content_ref_beside_capture(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
-        let kept = || self.to_physical_ref(store, None);
+        let physical_ref = || self.to_physical_ref(store, None);
         if size == 0 {
-            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
+            return Some(ContentRef::new(ContentId::Empty, 0, physical_ref()));
         }
-        let finder = kept();
-        Some(ContentRef::with_lazy_id(size, kept(), move || {
+        let finder = physical_ref();
+        Some(ContentRef::with_lazy_id(size, physical_ref(), move || {
             let mut hasher = ContentHasher::default();
             let reader = finder.source.opened_for_comparison();
             let open = finder.source.open(&finder.root, &finder.history, reader).ok()?;
@@ -227,15 +230,15 @@ impl ContentSource {
         hash: Option<[u8; 32]>,
         size: u64,
     ) -> Option<ContentRef> {
-        let kept = || self.to_physical_ref(store, hash);
+        let physical_ref = || self.to_physical_ref(store, hash);
         if size == 0 {
-            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
+            return Some(ContentRef::new(ContentId::Empty, 0, physical_ref()));
         }
         if let Some(hash) = hash {
-            return Some(ContentRef::new(ContentId::Hash(hash), size, kept()));
+            return Some(ContentRef::new(ContentId::Hash(hash), size, physical_ref()));
         }
-        let finder = kept();
-        Some(ContentRef::with_lazy_id(size, kept(), move || {
+        let finder = physical_ref();
+        Some(ContentRef::with_lazy_id(size, physical_ref(), move || {
             let location = || ContentId::Location(finder.source.location_hash());
             Some(finder.hash().map_or_else(|_| location(), ContentId::Hash))
         }))
@@ -250,11 +253,11 @@ impl PhysicalContentRef {
 
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.source.hash(&self.root, &self.history)?;
-        if let Some((version, seq)) = self.source.displaced_row()
+        if let Some((revision, seq)) = self.source.displaced_row()
             && let Some(ledger) = self.history.ledger()?
         {
             // For the next call, and for `stead verify`. If this fails, the hash is computed again.
-            let _ = ledger.set_content_hash(version, seq, hash);
+            let _ = ledger.set_content_hash(revision, seq, hash);
         }
         Ok(hash)
     }
@@ -264,20 +267,20 @@ impl BaseContent {
     fn open(
         &self,
         root: &Root,
-        keeping: &PhysicalHistory,
+        history: &PhysicalHistory,
         reader: OpenedFor,
     ) -> StoreResult<(OpenBase, NodeKind, u64)> {
         // Keeps directories on the way, whose modes were lifted, accessible until the content is open.
-        let mut reached = None;
+        let mut access_guard = None;
         let (dir, name) = match self {
-            BaseContent::InTree { path, face } => {
+            BaseContent::InTree { path, fingerprint } => {
                 let (parent, name) = split(path);
                 let found = match reader {
                     OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Traverse),
                     OpenedFor::Stead => {
                         owner_access::enter(&root.dir, parent).map_err(errno_to_store_error).map(|entered| {
                             let dir = entered.clone();
-                            reached = Some(entered);
+                            access_guard = Some(entered);
                             dir
                         })
                     }
@@ -287,22 +290,24 @@ impl BaseContent {
                     Ok((dir, stat))
                 });
                 match found {
-                    Ok((dir, stat)) if Fingerprint::of(&stat).has_same_content(face) => (dir, name.to_vec()),
+                    Ok((dir, stat)) if Fingerprint::of(&stat).has_same_content(fingerprint) => {
+                        (dir, name.to_vec())
+                    }
                     // It was displaced since.
                     _ => {
-                        let base = keeping.find_displaced(face)?.ok_or(StoreError::NotFound)?;
-                        return base.open(root, keeping, reader);
+                        let base = history.find_displaced(fingerprint)?.ok_or(StoreError::NotFound)?;
+                        return base.open(root, history, reader);
                     }
                 }
             }
             BaseContent::Displaced { row, below } => {
                 let path = join(displaced_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                let past = keeping.displaced_dir_of(*row)?;
+                let displaced_dir = history.displaced_dir_of(*row)?;
                 let dir = match reader {
-                    OpenedFor::Caller => root::enter(past, parent, OpenMode::Traverse)?,
-                    OpenedFor::Stead => reached
-                        .insert(owner_access::enter(past, parent).map_err(errno_to_store_error)?)
+                    OpenedFor::Caller => root::enter(displaced_dir, parent, OpenMode::Traverse)?,
+                    OpenedFor::Stead => access_guard
+                        .insert(owner_access::enter(displaced_dir, parent).map_err(errno_to_store_error)?)
                         .clone(),
                 };
                 (dir, name.to_vec())
@@ -332,15 +337,15 @@ impl BaseContent {
 
 impl PhysicalHistory {
     /// Finds displaced content that had this fingerprint, among the newest rows of the ledger.
-    fn find_displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
+    fn find_displaced(&self, fingerprint: &Fingerprint) -> StoreResult<Option<BaseContent>> {
         let Some(ledger) = self.ledger()? else { return Ok(None) };
         let mut rows = LedgerRows::new(&*ledger);
         for _ in 0..MAX_ROWS_SEARCHED {
-            let Some(told) = rows.next()? else { break };
-            let said = LedgerEvent::from_row(&told)?;
-            let same = said.detail.before.is_some_and(|before| before.has_same_content(face));
-            if same && told.row.displaced_kept && said.detail.patch.is_none() {
-                let row = (told.revision, told.row.seq);
+            let Some(stored_row) = rows.next()? else { break };
+            let event = LedgerEvent::from_row(&stored_row)?;
+            let is_same = event.detail.before.is_some_and(|before| before.has_same_content(fingerprint));
+            if is_same && stored_row.row.displaced_kept && event.detail.patch.is_none() {
+                let row = (stored_row.revision, stored_row.row.seq);
                 return Ok(Some(BaseContent::Displaced { row, below: Vec::new() }));
             }
         }
@@ -364,7 +369,7 @@ impl OpenContentSource {
     /// Fails with `Corrupt` if the content's hash is known and isn't this one. `hash` is called only if it is known.
     fn check_hash(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.expected_hash {
-            Some(known) if hash()? != known => {
+            Some(expected) if hash()? != expected => {
                 Err(StoreError::Corrupt("the earlier content doesn't match its hash".into()))
             }
             _ => Ok(()),
@@ -382,15 +387,15 @@ impl OpenContentSource {
             .into())
     }
 
-    /// Passes all of the content to `take`, piece by piece.
-    fn each_piece(&self, mut take: impl FnMut(&[u8])) -> StoreResult<()> {
+    /// Passes all of the content to `visit`, piece by piece.
+    fn each_piece(&self, mut visit: impl FnMut(&[u8])) -> StoreResult<()> {
         let mut buffer = vec![0; PIECE_SIZE.min(usize::try_from(self.length).unwrap_or(PIECE_SIZE).max(1))];
         let mut done = 0;
         loop {
             match self.read_at(done, &mut buffer)? {
                 0 => return Ok(()),
                 count => {
-                    take(&buffer[..count]);
+                    visit(&buffer[..count]);
                     done += count as u64;
                 }
             }
@@ -443,22 +448,22 @@ impl OpenContent for OpenContentSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        let wanted = self.length.saturating_sub(offset).min(buffer.len() as u64);
-        let end = offset + wanted;
+        let length = self.length.saturating_sub(offset).min(buffer.len() as u64);
+        let end = offset + length;
         let mut at = offset;
         while at < end {
             let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
-            let over = self.overlays.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
-            let (until, filled) = match over {
+            let overlay = self.overlays.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
+            let (piece_end, filled) = match overlay {
                 Some((&first, &(last, row, start))) => {
-                    let until = last.min(end);
-                    let piece = &mut buffer[index(at)..index(until)];
-                    (until, read_full(&self.open_displaced(row)?, start + (at - first), piece)?)
+                    let piece_end = last.min(end);
+                    let piece = &mut buffer[index(at)..index(piece_end)];
+                    (piece_end, read_full(&self.open_displaced(row)?, start + (at - first), piece)?)
                 }
                 None => {
                     let next = self.overlays.range(at..).next().map_or(end, |(&first, _)| first).min(end);
-                    let until = if at < self.base_visible { next.min(self.base_visible) } else { next };
-                    let piece = &mut buffer[index(at)..index(until)];
+                    let piece_end = if at < self.base_visible { next.min(self.base_visible) } else { next };
+                    let piece = &mut buffer[index(at)..index(piece_end)];
                     let filled = match &self.base {
                         _ if at >= self.base_visible => 0,
                         OpenBase::File(file) => read_full(file, at, piece)?,
@@ -469,71 +474,80 @@ impl OpenContent for OpenContentSource {
                             count
                         }
                     };
-                    (until, filled)
+                    (piece_end, filled)
                 }
             };
-            buffer[index(at) + filled..index(until)].fill(0);
-            at = until;
+            buffer[index(at) + filled..index(piece_end)].fill(0);
+            at = piece_end;
         }
-        let wanted = usize::try_from(wanted).expect("within the buffer");
+        let length = usize::try_from(length).expect("within the buffer");
         if offset == 0 && end == self.length {
-            self.check_hash(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
+            self.check_hash(|| Ok(*blake3::hash(&buffer[..length]).as_bytes()))?;
         }
-        Ok(wanted)
+        Ok(length)
     }
 }
 
 impl PhysicalStore {
-    pub(in super::super) fn open_content_ref(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        match self.locate_content(past)? {
-            ContentLocation::OnDisk(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
-            ContentLocation::Captured(shadow) => shadow.open(past),
+    pub(in super::super) fn open_content_ref(
+        &self,
+        content_ref: &ContentRef,
+    ) -> StoreResult<Box<dyn OpenContent>> {
+        match self.locate_content(content_ref)? {
+            ContentLocation::OnDisk(physical_ref) => Ok(Box::new(physical_ref.open(OpenedFor::Caller)?)),
+            ContentLocation::Captured(volume) => volume.open(content_ref),
         }
     }
 
-    /// Where the content is that this Store handed out as `past`; `Invalid` if another Store did.
-    fn locate_content<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
-        let foreign = || StoreError::Invalid("the content belongs to another Store".into());
-        match past.inner::<PhysicalContentRef>() {
-            Some(kept) if Arc::ptr_eq(&kept.history, &self.history) => Ok(ContentLocation::OnDisk(kept)),
-            Some(_) => Err(foreign()),
-            None => Ok(ContentLocation::Captured(self.history.capture_volume()?.ok_or_else(foreign)?)),
+    /// Where the content is that this Store handed out as `content_ref`; `Invalid` if another Store did.
+    fn locate_content<'p>(&self, content_ref: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
+        let foreign_error = || StoreError::Invalid("the content belongs to another Store".into());
+        match content_ref.inner::<PhysicalContentRef>() {
+            Some(physical_ref) if Arc::ptr_eq(&physical_ref.history, &self.history) => {
+                Ok(ContentLocation::OnDisk(physical_ref))
+            }
+            Some(_) => Err(foreign_error()),
+            None => Ok(ContentLocation::Captured(self.history.capture_volume()?.ok_or_else(foreign_error)?)),
         }
     }
 
     /// Replaces stored content in steps by staged copies of it, before the change displaces anything.
     pub(in super::super) fn stage_restored_content(
         &self,
-        shop: &Arc<StagingArea>,
+        staging: &Arc<StagingArea>,
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
         // Old and new tags of files whose mode was lifted to read them: that set their change time.
-        let mut retagged = HashMap::new();
+        let mut new_tags = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
-                && let Content::Stored(past) = &*content
+                && let Content::Stored(content_ref) = &*content
             {
-                let temp: TempFile = shop.new_temp_file()?;
-                match self.locate_content(past)? {
-                    ContentLocation::OnDisk(kept) => {
-                        let before = kept.source.stat_in_tree(&kept.root);
-                        kept.open(OpenedFor::Stead)?.copy_to(&temp.file)?;
-                        if let (Some(before), Some(now)) = (before, kept.source.stat_in_tree(&kept.root))
-                            && before.has_same_content(&now)
+                let temp: TempFile = staging.new_temp_file()?;
+                match self.locate_content(content_ref)? {
+                    ContentLocation::OnDisk(physical_ref) => {
+                        let before = physical_ref.source.stat_in_tree(&physical_ref.root);
+                        physical_ref.open(OpenedFor::Stead)?.copy_to(&temp.file)?;
+                        if let (Some(before), Some(after)) =
+                            (before, physical_ref.source.stat_in_tree(&physical_ref.root))
+                            && before.has_same_content(&after)
                         {
-                            retagged.insert(before.tag(), now.tag());
+                            new_tags.insert(before.tag(), after.tag());
                         }
                     }
-                    ContentLocation::Captured(shadow) => copy_content(&*shadow.open(past)?, &temp.file)?,
+                    ContentLocation::Captured(volume) => {
+                        copy_content(&*volume.open(content_ref)?, &temp.file)?
+                    }
                 }
-                *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Complete(temp)));
+                *content =
+                    Content::Sealed(SealedContent::new(content_ref.size(), DraftContent::Complete(temp)));
             }
         }
         for precondition in steps.iter_mut().filter_map(precondition_of) {
             if let Precondition::Tag(tag) | Precondition::TagOrAbsent(tag) = precondition
-                && let Some(now) = retagged.get(tag)
+                && let Some(current_tag) = new_tags.get(tag)
             {
-                *tag = *now;
+                *tag = *current_tag;
             }
         }
         Ok(steps)
@@ -573,24 +587,24 @@ fn copy_content(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
 mod tests {
     use super::*;
 
-    fn over(origin: &ContentSource) -> Vec<(u64, u64, i64, u64)> {
-        origin.overlays.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
+    fn overlays_of(source: &ContentSource) -> Vec<(u64, u64, i64, u64)> {
+        source.overlays.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
     }
 
     #[test]
-    fn what_was_written_is_undone_layer_by_layer() {
-        let origin = ContentSource::new(BaseContent::Displaced { row: (9, 0), below: Vec::new() }, 100);
+    fn patches_are_undone_one_after_the_other() {
+        let source = ContentSource::new(BaseContent::Displaced { row: (9, 0), below: Vec::new() }, 100);
         // An append of 20 bytes, before which a write replaced 10..30.
-        let origin = origin.before_patch((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
-        assert_eq!((origin.base_visible, origin.length), (80, 80));
-        let origin = origin.before_patch((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
-        assert_eq!(over(&origin), [(10, 30, 7, 0)]);
+        let source = source.before_patch((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
+        assert_eq!((source.base_visible, source.length), (80, 80));
+        let source = source.before_patch((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
+        assert_eq!(overlays_of(&source), [(10, 30, 7, 0)]);
         // An older write replaced the middle of that, and two more bytes at the end, which was further out.
-        let origin =
-            origin.before_patch((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
-        assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
-        assert_eq!((origin.base_visible, origin.length), (80, 90));
-        let origin = origin.before_patch((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
-        assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
+        let source =
+            source.before_patch((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
+        assert_eq!(overlays_of(&source), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
+        assert_eq!((source.base_visible, source.length), (80, 90));
+        let source = source.before_patch((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
+        assert_eq!((overlays_of(&source), source.length), (vec![(10, 12, 7, 0)], 12));
     }
 }

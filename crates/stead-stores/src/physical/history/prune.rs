@@ -41,25 +41,25 @@ impl PhysicalStore {
         verified: &mut VerifyReport,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
-        let keeping = &self.history;
-        let Some(ledger) = keeping.ledger()? else { return Ok(()) };
+        let history = &self.history;
+        let Some(ledger) = history.ledger()? else { return Ok(()) };
         ledger.write_finished()?;
         // What unfinished changes displaced is still in a staging directory.
         let pending: HashSet<_> = ledger.pending_intents()?.iter().map(|pending| pending.revision).collect();
         let mut rows = LedgerRows::new(&*ledger);
-        while let Some(told) = rows.next()? {
-            let row = (told.revision, told.row.seq);
-            if !told.row.displaced_kept || pending.contains(&told.revision) {
+        while let Some(stored_row) = rows.next()? {
+            let row = (stored_row.revision, stored_row.row.seq);
+            if !stored_row.row.displaced_kept || pending.contains(&stored_row.revision) {
                 continue;
             }
-            let what = || format!("the content that version {} displaced (entry {})", row.0, row.1);
-            match (keeping.stat_displaced(row, b""), told.content_hash) {
-                (None, _) => verified.problems.push(format!("{} is missing", what())),
+            let description = || format!("the content that version {} displaced (entry {})", row.0, row.1);
+            match (history.stat_displaced(row, b""), stored_row.content_hash) {
+                (None, _) => verified.problems.push(format!("{} is missing", description())),
                 (Some(stat), Some(hash)) => {
                     verified.contents += 1;
-                    let origin = ContentSource::displaced(row, Vec::new(), &Fingerprint::of(&stat));
-                    if origin.hash(&self.root, keeping).ok() != Some(hash) {
-                        verified.problems.push(format!("{} doesn't match its hash", what()));
+                    let source = ContentSource::displaced(row, Vec::new(), &Fingerprint::of(&stat));
+                    if source.hash(&self.root, history).ok() != Some(hash) {
+                        verified.problems.push(format!("{} doesn't match its hash", description()));
                     }
                 }
                 (Some(_), None) => {}
@@ -71,14 +71,14 @@ impl PhysicalStore {
 
     /// Removes the ledger and all displaced content.
     pub(in super::super) fn forget_history(&self) -> StoreResult<()> {
-        let keeping = &self.history;
-        if let Some(ledger) = keeping.ledger()? {
+        let history = &self.history;
+        if let Some(ledger) = history.ledger()? {
             ledger.destroy()?;
-            *keeping.ledger.lock() = None;
+            *history.ledger.lock() = None;
         }
-        for past in keeping.displaced_dirs() {
-            for name in displaced_names(past)? {
-                tree::remove(past, &name).map_err(errno_to_store_error)?;
+        for displaced_dir in history.displaced_dirs() {
+            for name in displaced_names(displaced_dir)? {
+                tree::remove(displaced_dir, &name).map_err(errno_to_store_error)?;
             }
         }
         Ok(())
@@ -87,9 +87,11 @@ impl PhysicalStore {
 
 impl PhysicalHistory {
     /// Prunes once the content added since the last time is an eighth of the limit.
-    pub(super) fn prune_if_needed(&self, kept: u64, ledger: &dyn Ledger) {
-        let much = self.retention.unwrap_or_default().bytes / 8;
-        if kept == 0 || self.bytes_since_prune.fetch_add(kept, Ordering::Relaxed) + kept < much {
+    pub(super) fn prune_if_needed(&self, new_bytes: u64, ledger: &dyn Ledger) {
+        let threshold = self.retention.unwrap_or_default().bytes / 8;
+        if new_bytes == 0
+            || self.bytes_since_prune.fetch_add(new_bytes, Ordering::Relaxed) + new_bytes < threshold
+        {
             return;
         }
         self.bytes_since_prune.store(0, Ordering::Relaxed);
@@ -100,43 +102,46 @@ impl PhysicalHistory {
     fn prune(&self, now: Timestamp, ledger: &dyn Ledger) -> StoreResult<Pruned> {
         ledger.write_finished()?;
         let newest = ledger.last_revision()?;
-        let (age, most) = self.retention.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
+        let (age, max_bytes) =
+            self.retention.map_or((Duration::ZERO, 0), |retention| (retention.age, retention.bytes));
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
-        let (mut gone, mut freed, mut kept) = (Vec::new(), 0_u64, 0_u64);
+        let (mut dropped, mut freed, mut kept) = (Vec::new(), 0_u64, 0_u64);
         let mut is_full = false;
-        let mut known: HashSet<Box<[u8]>> = HashSet::new();
+        let mut known_names: HashSet<Box<[u8]>> = HashSet::new();
         for (row, at) in ledger.rows_with_content()? {
             let name = displaced_name(row.0, row.1).into_bytes();
-            let found =
-                self.displaced_dir_of(row).and_then(|past| entries_below(past, &name)).unwrap_or_default();
-            let size: u64 = found.iter().map(|(_, face)| footprint(face)).sum();
+            let found = self
+                .displaced_dir_of(row)
+                .and_then(|displaced_dir| entries_below(displaced_dir, &name))
+                .unwrap_or_default();
+            let size: u64 = found.iter().map(|(_, fingerprint)| footprint(fingerprint)).sum();
             // Rows come newest first: once there is too much, all rows that follow are too much.
-            is_full |= kept.saturating_add(size) > most;
+            is_full |= kept.saturating_add(size) > max_bytes;
             if at < oldest || is_full {
-                gone.push(row);
+                dropped.push(row);
                 freed = freed.saturating_add(size);
             } else {
                 kept = kept.saturating_add(size);
             }
-            known.insert(name.into());
+            known_names.insert(name.into());
         }
         // The ledger first: content without a row is removed below, but a row without content would be wrong.
-        if !gone.is_empty() {
-            ledger.mark_content_dropped(gone.clone())?;
+        if !dropped.is_empty() {
+            ledger.mark_content_dropped(dropped.clone())?;
         }
-        for row in gone {
-            if let Ok(past) = self.displaced_dir_of(row) {
-                let _ = tree::remove(past, displaced_name(row.0, row.1).as_bytes());
+        for row in dropped {
+            if let Ok(displaced_dir) = self.displaced_dir_of(row) {
+                let _ = tree::remove(displaced_dir, displaced_name(row.0, row.1).as_bytes());
             }
         }
-        for past in self.own_displaced_dirs() {
-            for name in displaced_names(past)? {
+        for displaced_dir in self.own_displaced_dirs() {
+            for name in displaced_names(displaced_dir)? {
                 // Newer content belongs to changes that were not read above.
-                let version =
+                let revision =
                     std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
-                if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
-                    let _ = remove_orphan(ledger, past, &name);
+                if !known_names.contains(&*name) && revision.is_some_and(|revision: i64| revision < newest) {
+                    let _ = remove_orphan(ledger, displaced_dir, &name);
                 }
             }
         }
@@ -145,22 +150,26 @@ impl PhysicalHistory {
 }
 
 /// Removes displaced content that has no row in the ledger.
-fn remove_orphan(ledger: &dyn Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
+fn remove_orphan(ledger: &dyn Ledger, displaced_dir: &Dir, name: &[u8]) -> StoreResult<()> {
     let text = std::str::from_utf8(name).unwrap_or_default();
-    let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
-    let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
-    if ledger.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.displaced_kept) {
-        tree::remove(past, name).map_err(errno_to_store_error)?;
+    let Some((revision, seq)) = text.split_once('-') else { return Ok(()) };
+    let (Ok(revision), Ok(seq)) = (revision.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
+    if ledger
+        .rows_of(revision)?
+        .iter()
+        .all(|stored_row| stored_row.row.seq != seq || !stored_row.row.displaced_kept)
+    {
+        tree::remove(displaced_dir, name).map_err(errno_to_store_error)?;
     }
     Ok(())
 }
 
-fn displaced_names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
-    let view = past.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
+fn displaced_names(displaced_dir: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
+    let view = displaced_dir.enter(b"", OpenMode::Directory).map_err(errno_to_store_error)?;
     Ok(tree::names(&view).map_err(errno_to_store_error)?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// How much disk space an entry takes.
-pub(super) fn footprint(face: &Fingerprint) -> u64 {
-    face.size.max(1).next_multiple_of(BLOCK_SIZE)
+pub(super) fn footprint(fingerprint: &Fingerprint) -> u64 {
+    fingerprint.size.max(1).next_multiple_of(BLOCK_SIZE)
 }

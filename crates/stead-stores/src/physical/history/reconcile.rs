@@ -31,7 +31,7 @@ impl PhysicalHistory {
     pub(in super::super) fn reconcile(
         &self,
         root: &Root,
-        kept: &Dir,
+        rescued: &Dir,
         dead: &[DeadProcessState<'_>],
         alive: &HashSet<String>,
     ) -> StoreResult<()> {
@@ -42,31 +42,33 @@ impl PhysicalHistory {
                 changes.entry(pending.revision).or_default().push(pending);
             }
         }
-        let (mut made, mut undone, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for (version, intents) in changes {
-            let room = dead.iter().find(|room| room.name == intents[0].staging_dir);
+        let (mut performed, mut undone, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for (revision, intents) in changes {
+            let process = dead.iter().find(|process| process.name == intents[0].staging_dir);
             let actions = intents
                 .iter()
                 .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo_json))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|_| StoreError::Corrupt("an intent in the ledger can't be read".into()))?;
-            let stands = match room {
+            let has_happened = match process {
                 None => true,
-                Some(room) => self.has_happened(root, kept, room, &intents, &actions)?,
+                Some(process) => self.has_happened(root, rescued, process, &intents, &actions)?,
             };
-            if !stands {
-                undone.push(version);
+            if !has_happened {
+                undone.push(revision);
                 continue;
             }
-            made.push(version);
-            let rows = ledger.rows_of(version)?;
+            performed.push(revision);
+            let rows = ledger.rows_of(revision)?;
             for (pending, action) in intents.iter().zip(&actions) {
-                let row = (version, pending.intent.seq);
-                let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.displaced_kept);
-                let Some(stash) = action.displaced_name().filter(|_| wanted) else { continue };
-                if let Some(room) = room {
+                let row = (revision, pending.intent.seq);
+                let is_kept = rows
+                    .iter()
+                    .any(|stored_row| stored_row.row.seq == row.1 && stored_row.row.displaced_kept);
+                let Some(staged_name) = action.displaced_name().filter(|_| is_kept) else { continue };
+                if let Some(process) = process {
                     // It may have been moved already.
-                    let _ = self.move_displaced(room.dir, stash, row);
+                    let _ = self.move_displaced(process.dir, staged_name, row);
                 }
                 if self.stat_displaced(row, b"").is_none() {
                     lost.push(row);
@@ -76,13 +78,13 @@ impl PhysicalHistory {
         if !lost.is_empty() {
             ledger.mark_content_dropped(lost)?;
         }
-        if made.is_empty() && undone.is_empty() {
+        if performed.is_empty() && undone.is_empty() {
             return Ok(());
         }
-        for past in self.own_displaced_dirs() {
-            sync::sync_all(sync::SyncPoint::DisplacedContent, past).map_err(errno_to_store_error)?;
+        for displaced_dir in self.own_displaced_dirs() {
+            sync::sync_all(sync::SyncPoint::DisplacedContent, displaced_dir).map_err(errno_to_store_error)?;
         }
-        ledger.reconcile(made, undone)
+        ledger.reconcile(performed, undone)
     }
 
     /// Whether a change happened. A change of one action that happened in part is completed or undone here. A change of
@@ -90,37 +92,37 @@ impl PhysicalHistory {
     fn has_happened(
         &self,
         root: &Root,
-        kept: &Dir,
-        room: &DeadProcessState<'_>,
+        rescued: &Dir,
+        process: &DeadProcessState<'_>,
         intents: &[PendingIntent],
         actions: &[UndoRecord],
     ) -> StoreResult<bool> {
         // The intent log is cleared only after the change is done, or after the ledger has removed it. So without an
         // outcome it is done.
         if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.intent_log_epoch) {
-            return Ok(room.outcomes.get(&epoch).copied().unwrap_or(true));
+            return Ok(process.outcomes.get(&epoch).copied().unwrap_or(true));
         }
-        let version = intents[0].revision;
-        if room.noted_revisions.done.contains(&version) {
+        let revision = intents[0].revision;
+        if process.noted_revisions.done.contains(&revision) {
             return Ok(true);
         }
-        let acted = room.noted_revisions.performed.contains(&version);
-        let site = UndoContext {
+        let is_performed = process.noted_revisions.performed.contains(&revision);
+        let context = UndoContext {
             root,
-            staging_dir: room.dir.as_fd(),
-            rescued: kept,
+            staging_dir: process.dir.as_fd(),
+            rescued,
             when: UndoTime::AfterCrash,
-            is_performed: acted,
+            is_performed,
         };
         for (pending, action) in intents.iter().zip(actions) {
-            let taken = action.displaced_name().is_some()
+            let is_moved = action.displaced_name().is_some()
                 && self.stat_displaced((pending.revision, pending.intent.seq), b"").is_some();
-            if taken {
+            if is_moved {
                 continue;
             }
-            let happened = has_happened(&site, action)?;
+            let happened = has_happened(&context, action)?;
             if action.is_only_action() {
-                undo(&site, action)?;
+                undo(&context, action)?;
             }
             if !happened {
                 return Ok(false);

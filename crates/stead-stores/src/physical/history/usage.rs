@@ -30,13 +30,13 @@ pub(super) struct UsageChange {
 }
 
 impl UsageChange {
-    fn removed(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        let bytes = counted_bytes(face)?;
+    fn removed(path: Vec<u8>, fingerprint: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(fingerprint)?;
         Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, new_size: None, moved_from: None })
     }
 
-    fn added(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        let bytes = counted_bytes(face)?;
+    fn added(path: Vec<u8>, fingerprint: &Fingerprint) -> Option<Self> {
+        let bytes = counted_bytes(fingerprint)?;
         Some(UsageChange {
             path,
             bytes: bytes.cast_signed(),
@@ -46,8 +46,8 @@ impl UsageChange {
         })
     }
 
-    fn moved(from: Vec<u8>, to: Vec<u8>, face: &Fingerprint) -> Option<Self> {
-        Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, face)? })
+    fn moved(from: Vec<u8>, to: Vec<u8>, fingerprint: &Fingerprint) -> Option<Self> {
+        Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, fingerprint)? })
     }
 
     /// The same for a file that was there before, whose size isn't checked.
@@ -57,10 +57,10 @@ impl UsageChange {
 }
 
 /// The bytes that an entry counts for; `None` for a directory.
-fn counted_bytes(face: &Fingerprint) -> Option<u64> {
-    match face.kind {
+fn counted_bytes(fingerprint: &Fingerprint) -> Option<u64> {
+    match fingerprint.kind {
         NodeKind::Directory => None,
-        NodeKind::File => Some(face.size),
+        NodeKind::File => Some(fingerprint.size),
         NodeKind::Symlink | NodeKind::Special(_) => Some(0),
     }
 }
@@ -71,23 +71,23 @@ fn is_below(path: &[u8], root: &[u8]) -> bool {
 }
 
 /// The sum of the usage changes below each root, without roots where it is zero.
-pub(super) fn usage_deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
+pub(super) fn usage_deltas(roots: &[Vec<u8>], usage_changes: &[UsageChange]) -> Vec<UsageDelta> {
     let sum = |root: &Vec<u8>| {
-        let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
+        let below_root = usage_changes.iter().filter(|change| is_below(&change.path, root));
         let (bytes, files) =
-            here.fold((0, 0), |(bytes, files), leaf| (bytes + leaf.bytes, files + leaf.files));
+            below_root.fold((0, 0), |(bytes, files), change| (bytes + change.bytes, files + change.files));
         UsageDelta { path: root.clone(), bytes, files }
     };
     roots.iter().map(sum).filter(|delta| (delta.bytes, delta.files) != (0, 0)).collect()
 }
 
 /// Checks the sizes of single files against the quotas. Files that move within a quota's roots aren't checked.
-pub(super) fn check_file_sizes(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
+pub(super) fn check_file_sizes(quotas: &[QuotaRoot], usage_changes: &[UsageChange]) -> StoreResult<()> {
     for quota in quotas {
-        let inside = |path: &[u8]| quota.roots().any(|place| is_below(path, place.as_bytes()));
-        for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
-            if !leaf.moved_from.as_deref().is_some_and(inside) {
-                quota.limits.check_file_size(leaf.new_size.unwrap_or(0))?;
+        let is_inside = |path: &[u8]| quota.roots().any(|root| is_below(path, root.as_bytes()));
+        for change in usage_changes.iter().filter(|change| is_inside(&change.path)) {
+            if !change.moved_from.as_deref().is_some_and(is_inside) {
+                quota.limits.check_file_size(change.new_size.unwrap_or(0))?;
             }
         }
     }
@@ -98,70 +98,74 @@ impl PhysicalChange<'_> {
     /// Starts the usage counters that the change's quotas need. What isn't counted yet is scanned, with the tree locked
     /// so that no other change is made meanwhile.
     pub(in super::super) fn begin_usage_counters(&mut self) -> StoreResult<()> {
-        let book = &self.ledger;
-        if book.quotas.is_empty() {
+        let transaction = &self.ledger;
+        if transaction.quotas.is_empty() {
             return Ok(());
         }
-        let counters = book.ledger.counters()?;
-        let counted =
-            |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.is_stale);
-        let uncounted: Vec<StorePath> = book
+        let counters = transaction.ledger.counters()?;
+        let is_counted =
+            |path: &[u8]| counters.iter().any(|(root, counter)| **root == *path && !counter.is_stale);
+        let uncounted: Vec<StorePath> = transaction
             .quotas
             .iter()
             .flat_map(QuotaRoot::roots)
-            .filter(|path| !counted(path.as_bytes()))
+            .filter(|path| !is_counted(path.as_bytes()))
             .cloned()
             .collect();
         if uncounted.is_empty() {
             return Ok(());
         }
         self.make_multi_action()?;
-        let mut begun = Vec::with_capacity(uncounted.len());
+        let mut new_counters = Vec::with_capacity(uncounted.len());
         for path in uncounted {
-            begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
+            new_counters.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
         }
-        self.ledger.new_counters = begun;
+        self.ledger.new_counters = new_counters;
         Ok(())
     }
 
     /// Counts what an action will do, if anything is counted.
-    pub(super) fn count_action(&mut self, said: &[LedgerEvent]) -> StoreResult<()> {
+    pub(super) fn count_action(&mut self, events: &[LedgerEvent]) -> StoreResult<()> {
         if self.ledger.counted_roots()?.is_empty() {
             return Ok(());
         }
-        let mut leaves = Vec::new();
-        for said in said {
-            let (before, after) = (said.detail.before.as_ref(), said.detail.after.as_ref());
-            let path = || said.path.clone();
-            match said.kind {
-                LedgerEventKind::Placed => {
-                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)))
-                }
+        let mut usage_changes = Vec::new();
+        for event in events {
+            let (before, after) = (event.detail.before.as_ref(), event.detail.after.as_ref());
+            let path = || event.path.clone();
+            match event.kind {
+                LedgerEventKind::Placed => usage_changes
+                    .extend(after.and_then(|fingerprint| UsageChange::added(path(), fingerprint))),
                 LedgerEventKind::Replaced | LedgerEventKind::Patched => {
-                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)));
-                    leaves.extend(after.and_then(|face| UsageChange::added(path(), face)));
+                    usage_changes
+                        .extend(before.and_then(|fingerprint| UsageChange::removed(path(), fingerprint)));
+                    usage_changes
+                        .extend(after.and_then(|fingerprint| UsageChange::added(path(), fingerprint)));
                 }
-                LedgerEventKind::Removed if said.displaced_kept => {
-                    self.each_entry_below(&said.path, before, |below, face| {
-                        leaves.extend(UsageChange::removed(join(&said.path, below), face));
+                LedgerEventKind::Removed if event.displaced_kept => {
+                    self.each_entry_below(&event.path, before, |below, fingerprint| {
+                        usage_changes.extend(UsageChange::removed(join(&event.path, below), fingerprint));
                     })?
                 }
                 // Each entry below it has its own row.
-                LedgerEventKind::Removed => {
-                    leaves.extend(before.and_then(|face| UsageChange::removed(path(), face)))
-                }
+                LedgerEventKind::Removed => usage_changes
+                    .extend(before.and_then(|fingerprint| UsageChange::removed(path(), fingerprint))),
                 LedgerEventKind::Moved | LedgerEventKind::Exchanged => {
-                    let other = said.other_path.as_deref().unwrap_or_default();
-                    let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Fingerprint| {
-                        leaves.extend(UsageChange::removed(join(from, below), face));
-                        leaves.extend(UsageChange::moved(join(from, below), join(to, below), face));
+                    let other_path = event.other_path.as_deref().unwrap_or_default();
+                    let mut add_move = |from: &[u8], to: &[u8], below: &[u8], fingerprint: &Fingerprint| {
+                        usage_changes.extend(UsageChange::removed(join(from, below), fingerprint));
+                        usage_changes.extend(UsageChange::moved(
+                            join(from, below),
+                            join(to, below),
+                            fingerprint,
+                        ));
                     };
-                    self.each_entry_below(&said.path, before, |below, face| {
-                        moves(&said.path, other, below, face)
+                    self.each_entry_below(&event.path, before, |below, fingerprint| {
+                        add_move(&event.path, other_path, below, fingerprint)
                     })?;
-                    if said.kind == LedgerEventKind::Exchanged {
-                        self.each_entry_below(other, after, |below, face| {
-                            moves(other, &said.path, below, face)
+                    if event.kind == LedgerEventKind::Exchanged {
+                        self.each_entry_below(other_path, after, |below, fingerprint| {
+                            add_move(other_path, &event.path, below, fingerprint)
                         })?;
                     }
                 }
@@ -169,28 +173,28 @@ impl PhysicalChange<'_> {
             }
         }
         if self.ledger.is_restoring() {
-            leaves = leaves.into_iter().map(UsageChange::into_revived).collect();
+            usage_changes = usage_changes.into_iter().map(UsageChange::into_revived).collect();
         }
-        self.ledger.add_usage_changes(leaves);
+        self.ledger.add_usage_changes(usage_changes);
         Ok(())
     }
 
-    /// Calls `each` for the entry at a path, or for everything visible below it if it is a directory.
+    /// Calls `visit` for the entry at a path, or for everything visible below it if it is a directory.
     fn each_entry_below(
         &self,
         path: &[u8],
-        face: Option<&Fingerprint>,
-        mut each: impl FnMut(&[u8], &Fingerprint),
+        fingerprint: Option<&Fingerprint>,
+        mut visit: impl FnMut(&[u8], &Fingerprint),
     ) -> StoreResult<()> {
-        let Some(face) = face else { return Ok(()) };
-        if face.kind != NodeKind::Directory {
-            each(b"", face);
+        let Some(fingerprint) = fingerprint else { return Ok(()) };
+        if fingerprint.kind != NodeKind::Directory {
+            visit(b"", fingerprint);
             return Ok(());
         }
-        let place = NodePath::from_root(StorePath::from_checked(path));
-        self.store.walk_below(&place, &WalkOptions::default(), &mut |found| {
-            let face = Fingerprint { kind: found.attr.kind, size: found.attr.size, ..*face };
-            each(found.path.as_bytes(), &face);
+        let directory = NodePath::from_root(StorePath::from_checked(path));
+        self.store.walk_below(&directory, &WalkOptions::default(), &mut |entry| {
+            let fingerprint = Fingerprint { kind: entry.attr.kind, size: entry.attr.size, ..*fingerprint };
+            visit(entry.path.as_bytes(), &fingerprint);
             ControlFlow::Continue(())
         })
     }
@@ -234,15 +238,20 @@ fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
 mod tests {
     use super::*;
 
-    fn leaf(path: &str, bytes: i64, files: i64) -> UsageChange {
+    fn usage_change(path: &str, bytes: i64, files: i64) -> UsageChange {
         UsageChange { path: path.into(), bytes, files, new_size: None, moved_from: None }
     }
 
     #[test]
-    fn what_happens_below_a_root_counts_there_and_above() {
+    fn a_change_counts_for_every_root_above_it() {
         let roots = [b"".to_vec(), b"w".to_vec(), b"w/in".to_vec(), b"x".to_vec()];
-        let leaves = [leaf("w/a", 5, 1), leaf("w/in/b", -3, -1), leaf("wx", 7, 1), leaf("x", 100, 1)];
-        let found: Vec<_> = usage_deltas(&roots, &leaves)
+        let usage_changes = [
+            usage_change("w/a", 5, 1),
+            usage_change("w/in/b", -3, -1),
+            usage_change("wx", 7, 1),
+            usage_change("x", 100, 1),
+        ];
+        let found: Vec<_> = usage_deltas(&roots, &usage_changes)
             .into_iter()
             .map(|delta| (String::from_utf8(delta.path).unwrap(), delta.bytes, delta.files))
             .collect();

@@ -91,8 +91,8 @@ impl CaptureVolumes for SqliteLedger {
     fn begin_capture_volume(&self) -> StoreResult<CaptureVolume> {
         let store = self.open_capture_store()?;
         let (ledger, vol) = (self.volume, store.volume.id);
-        self.database.write(CommitSync::Deferred, move |writing| {
-            writing
+        self.database.write(CommitSync::Deferred, move |transaction| {
+            transaction
                 .conn
                 .prepare_cached(
                     "INSERT OR IGNORE INTO capture_volume(ledger, volume, turn, at) VALUES (?1, ?2, 0, ?3)",
@@ -112,8 +112,8 @@ impl SqliteLedger {
 
 impl CaptureVolume {
     /// The volume as of a revision.
-    pub(crate) fn at(&self, version: RevisionNumber) -> Self {
-        CaptureVolume { store: self.store.at(version), vol: self.vol }
+    pub(crate) fn at(&self, revision: RevisionNumber) -> Self {
+        CaptureVolume { store: self.store.at(revision), vol: self.vol }
     }
 
     /// The volume as a Store.
@@ -126,14 +126,14 @@ impl CaptureVolume {
     }
 
     /// The entries of a directory, sorted by name; none if there is no directory.
-    pub(crate) fn children(&self, place: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
+    pub(crate) fn children(&self, at: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.name, e.node, e.kind, e.mode, e.size, e.modified, e.content,
                (SELECT s.tag FROM fingerprint s WHERE s.volume = ?1 AND s.node = e.node AND s.since = e.since)",
             "e.parent = ?3 ORDER BY e.name"
         );
-        let known = self.store.read_transaction(|snapshot| {
-            let directory = match snapshot.directory(place) {
+        let entries = self.store.read_transaction(|snapshot| {
+            let directory = match snapshot.directory(at) {
                 Err(DatabaseError::Store(
                     StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_),
                 )) => {
@@ -144,10 +144,10 @@ impl CaptureVolume {
             let tree = snapshot.tree;
             let mut statement = tree.conn.prepare_cached(tree.select_sql(SQL))?;
             let mut rows = statement.query(params![tree.vol, tree.as_of, directory])?;
-            let mut known = Vec::new();
+            let mut entries = Vec::new();
             while let Some(row) = rows.next()? {
                 let tag: Option<[u8; 16]> = row.get(7)?;
-                known.push(CapturedEntry {
+                entries.push(CapturedEntry {
                     name: row.get(0)?,
                     node: NodeId(row.get::<_, i64>(1)?.cast_unsigned()),
                     kind: EntryKind::from_code(row.get(2)?)?.to_kind(),
@@ -158,52 +158,52 @@ impl CaptureVolume {
                     host_tag: tag.map(|tag| VersionTag(u128::from_le_bytes(tag))),
                 });
             }
-            Ok(known)
+            Ok(entries)
         });
-        Ok(known?)
+        Ok(entries?)
     }
 
     /// The hash of an entry's content, if the content was captured.
-    pub(crate) fn hash(&self, known: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
-        match known.content {
+    pub(crate) fn hash(&self, entry: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
+        match entry.content {
             Some(content) => Ok(Some(hash_of(self.database(), content)?)),
             None => Ok(None),
         }
     }
 
     /// The content of an entry, if it was captured.
-    pub(crate) fn content_ref(&self, known: &CapturedEntry) -> Option<ContentRef> {
-        let (shared, size) = (Arc::clone(self.database()), known.size.cast_signed());
-        let kept = VirtualContentRef { database: shared, content: known.content, size };
-        match known.content {
-            _ if known.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, kept)),
+    pub(crate) fn content_ref(&self, entry: &CapturedEntry) -> Option<ContentRef> {
+        let (database, size) = (Arc::clone(self.database()), entry.size.cast_signed());
+        let content_ref = VirtualContentRef { database, content: entry.content, size };
+        match entry.content {
+            _ if entry.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, content_ref)),
             None => None,
             Some(content) => {
-                let shared = Arc::clone(self.database());
-                let find = move || hash_of(&shared, content).ok().map(ContentId::Hash);
-                Some(ContentRef::with_lazy_id(known.size, kept, find))
+                let database = Arc::clone(self.database());
+                let find = move || hash_of(&database, content).ok().map(ContentId::Hash);
+                Some(ContentRef::with_lazy_id(entry.size, content_ref, find))
             }
         }
     }
 
     /// Opens captured content.
-    pub(crate) fn open(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store.open_content(past)
+    pub(crate) fn open(&self, content_ref: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
+        self.store.open_content(content_ref)
     }
 
     /// Content of which only the size is known.
     pub(crate) fn size_only_content(&self, size: u64) -> Content {
-        let kept = VirtualContentRef {
+        let content_ref = VirtualContentRef {
             database: Arc::clone(self.database()),
             content: None,
             size: size.cast_signed(),
         };
-        Content::Stored(ContentRef::new(ContentId::Empty, size, kept))
+        Content::Stored(ContentRef::new(ContentId::Empty, size, content_ref))
     }
 }
 
-fn hash_of(shared: &DatabaseInner, content: i64) -> Result<[u8; 32]> {
-    let reader = shared.reader()?;
+fn hash_of(database: &DatabaseInner, content: i64) -> Result<[u8; 32]> {
+    let reader = database.reader()?;
     let mut statement = reader.prepare_cached("SELECT hash FROM content WHERE id = ?1")?;
     let hash = statement.query_row([content], |row| row.get(0)).optional()?;
     hash.ok_or_else(content::missing_content_error)

@@ -27,13 +27,13 @@ pub(crate) struct CapturedParts {
 /// `CapturedParts` as JSON in the database.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredParts {
-    extents: Vec<StoredExtent>,
+    extents: Vec<StoredScope>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unread: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct StoredExtent {
+struct StoredScope {
     at: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     from: String,
@@ -45,13 +45,13 @@ impl From<&CapturedParts> for StoredParts {
     fn from(parts: &CapturedParts) -> Self {
         // The paths are those of Workspaces, which are text.
         let text = |path: &StorePath| String::from_utf8_lossy(path.as_bytes()).into_owned();
-        let extent = |extent: &CaptureScope| StoredExtent {
-            at: text(extent.root()),
-            from: text(extent.globs_base()),
-            without: extent.excluded().patterns().to_vec(),
+        let to_stored = |scope: &CaptureScope| StoredScope {
+            at: text(scope.root()),
+            from: text(scope.globs_base()),
+            without: scope.excluded().patterns().to_vec(),
         };
         let unread = parts.unread.iter().map(|path| path.as_bytes().to_vec()).collect();
-        StoredParts { extents: parts.extents.into_iter().map(extent).collect(), unread }
+        StoredParts { extents: parts.extents.into_iter().map(to_stored).collect(), unread }
     }
 }
 
@@ -66,23 +66,23 @@ impl StoredParts {
         self.unread.extend(other.unread);
         self.unread.sort();
         self.unread.dedup();
-        let mut single = Vec::with_capacity(self.extents.len());
-        for extent in self.extents {
-            if !single.contains(&extent) {
-                single.push(extent);
+        let mut distinct = Vec::with_capacity(self.extents.len());
+        for scope in self.extents {
+            if !distinct.contains(&scope) {
+                distinct.push(scope);
             }
         }
-        StoredParts { extents: single, unread: self.unread }
+        StoredParts { extents: distinct, unread: self.unread }
     }
 
     fn into_parts(self) -> Result<CapturedParts> {
-        let extent = |written: StoredExtent| {
-            let without =
-                PathGlobs::new(&written.without, Anchor::AnyDirectory).map_err(|_| damaged_parts_error())?;
+        let to_scope = |stored: StoredScope| {
+            let excluded =
+                PathGlobs::new(&stored.without, Anchor::AnyDirectory).map_err(|_| damaged_parts_error())?;
             let path = |text: String| StorePath::from_checked(text);
-            Ok(CaptureScope::new(path(written.at), path(written.from), without))
+            Ok(CaptureScope::new(path(stored.at), path(stored.from), excluded))
         };
-        let extents = self.extents.into_iter().map(extent).collect::<Result<CaptureScopes>>()?;
+        let extents = self.extents.into_iter().map(to_scope).collect::<Result<CaptureScopes>>()?;
         Ok(CapturedParts { extents, unread: self.unread.into_iter().map(StorePath::from_checked).collect() })
     }
 }
@@ -107,15 +107,15 @@ impl CaptureVolume {
 
     /// Which parts of the directory the volume has at a revision; `None` if no snapshot captured it, or if it can't be
     /// read any more.
-    pub(crate) fn parts_at(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
+    pub(crate) fn parts_at(&self, revision: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
         let find = || -> Result<Option<CapturedParts>> {
             let reader = self.database().reader()?;
             let found: Option<String> = reader
                 .prepare_cached("SELECT parts FROM capture WHERE volume = ?1 AND revision = ?2")?
-                .query_row([self.vol, version.0], |row| row.get(0))
+                .query_row([self.vol, revision.0], |row| row.get(0))
                 .optional()?;
             match found {
-                Some(text) if is_readable(&reader, version.0)? => {
+                Some(text) if is_readable(&reader, revision.0)? => {
                     StoredParts::parse(&text)?.into_parts().map(Some)
                 }
                 _ => Ok(None),
@@ -128,17 +128,17 @@ impl CaptureVolume {
 /// Records, in a snapshot's transaction, what was captured at its revision. `Conflict` if another capture of the
 /// directory has started meanwhile.
 pub(crate) fn record_capture(
-    writing: &mut WriteTransaction<'_>,
-    taken: &FinishedCapture,
-    shared: &DatabaseInner,
-    version: i64,
+    transaction: &mut WriteTransaction<'_>,
+    capture: &FinishedCapture,
+    database: &DatabaseInner,
+    revision: i64,
 ) -> Result<()> {
-    if taken.database.id != shared.id {
-        let other = "a Workspace has its history in another database, so this snapshot can't include it";
-        return Err(StoreError::Invalid(other.into()).into());
+    if capture.database.id != database.id {
+        let message = "a Workspace has its history in another database, so this snapshot can't include it";
+        return Err(StoreError::Invalid(message.into()).into());
     }
-    let FinishedCapture { vol, turn, parts, .. } = taken;
-    let conn = writing.conn;
+    let FinishedCapture { vol, turn, parts, .. } = capture;
+    let conn = transaction.conn;
     if !conn
         .prepare_cached("SELECT 1 FROM capture_volume WHERE volume = ?1 AND turn = ?2")?
         .exists([vol, &turn.0])?
@@ -147,23 +147,23 @@ pub(crate) fn record_capture(
     }
     let before: Option<String> = conn
         .prepare_cached("SELECT parts FROM capture WHERE volume = ?1 AND revision = ?2")?
-        .query_row([*vol, version], |row| row.get(0))
+        .query_row([*vol, revision], |row| row.get(0))
         .optional()?;
     // Two snapshots of the same revision may have captured different parts.
     let before = before.map(|text| StoredParts::parse(&text)).transpose()?.unwrap_or_default();
-    let all = before.merged_with(StoredParts::from(parts));
-    let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
+    let merged = before.merged_with(StoredParts::from(parts));
+    let text = serde_json::to_string(&merged).expect("texts and numbers can be written as JSON");
     conn.prepare_cached("INSERT OR REPLACE INTO capture(volume, revision, parts) VALUES (?1, ?2, ?3)")?
-        .execute(params![vol, version, text])?;
+        .execute(params![vol, revision, text])?;
     Ok(())
 }
 
 /// Deletes the records of captures whose revisions can't be read any more.
-pub(crate) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> Result<()> {
+pub(crate) fn forget_unreadable_captures(transaction: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
         "DELETE FROM capture WHERE revision < (SELECT value FROM meta WHERE id = ?1) AND revision NOT IN (SELECT revision FROM ({PINNED_REVISIONS}))"
     );
-    writing.conn.prepare_cached(&sql)?.execute([HISTORY_FROM])?;
+    transaction.conn.prepare_cached(&sql)?.execute([HISTORY_FROM])?;
     Ok(())
 }
 
@@ -171,11 +171,11 @@ pub(crate) fn forget_unreadable_captures(writing: &mut WriteTransaction<'_>) -> 
 /// nothing if a capture was active after `idle_since`; an older one is ended, if it wrote anything. Returns how many
 /// states were removed.
 pub(crate) fn revert_unfinished_capture(
-    writing: &mut WriteTransaction<'_>,
+    transaction: &mut WriteTransaction<'_>,
     vol: i64,
     idle_since: i64,
 ) -> Result<u64> {
-    let conn = writing.conn;
+    let conn = transaction.conn;
     let mut statement = conn.prepare_cached("SELECT 1 FROM capture_volume WHERE volume = ?1 AND at <= ?2")?;
     if !statement.exists([vol, idle_since])? {
         return Ok(0);
@@ -183,19 +183,19 @@ pub(crate) fn revert_unfinished_capture(
     let newest: i64 = conn
         .prepare_cached("SELECT ifnull(max(revision), 0) FROM capture WHERE volume = ?1")?
         .query_row([vol], |row| row.get(0))?;
-    let gone =
+    let deleted =
         conn.prepare_cached("DELETE FROM entry WHERE volume = ?1 AND since > ?2")?.execute([vol, newest])?;
-    let back = conn
+    let restored = conn
         .prepare_cached(
             "INSERT INTO entry(volume, parent, name, node, kind, mode, size, created, modified, changed, content, since)
              SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since
              FROM entry_history WHERE volume = ?1 AND since <= ?2 AND until > ?2",
         )?
         .execute([vol, newest])?;
-    let passed = conn
+    let deleted_from_history = conn
         .prepare_cached("DELETE FROM entry_history WHERE volume = ?1 AND until > ?2")?
         .execute([vol, newest])?;
-    if gone + back + passed == 0 {
+    if deleted + restored + deleted_from_history == 0 {
         return Ok(0);
     }
     conn.prepare_cached("UPDATE capture_volume SET turn = turn + 1 WHERE volume = ?1")?.execute([vol])?;
@@ -206,6 +206,6 @@ pub(crate) fn revert_unfinished_capture(
            SELECT 1 FROM entry e WHERE e.volume = ?1 AND e.node = fingerprint.node AND e.since = fingerprint.since)",
     )?
     .execute([vol])?;
-    writing.invalidate_directories()?;
-    Ok((gone + passed - back) as u64)
+    transaction.invalidate_directories()?;
+    Ok((deleted + deleted_from_history - restored) as u64)
 }

@@ -26,8 +26,8 @@ impl CaptureVolume {
     /// Starts a capture of the directory, and so ends any other one. `Conflict` if the volume was removed.
     pub(crate) fn begin_capture(&self) -> StoreResult<CaptureTurn> {
         let vol = self.vol;
-        self.database().write(CommitSync::Deferred, move |writing| {
-            let turn = writing
+        self.database().write(CommitSync::Deferred, move |transaction| {
+            let turn = transaction
                 .conn
                 .prepare_cached(
                     "UPDATE capture_volume SET turn = turn + 1, at = ?2 WHERE volume = ?1 RETURNING turn",
@@ -46,29 +46,29 @@ impl CaptureVolume {
         notes: Vec<CaptureNote>,
     ) -> StoreResult<()> {
         let vol = self.vol;
-        let (mut steps, mut tags, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut steps, mut tags, mut unchanged) = (Vec::new(), Vec::new(), Vec::new());
         for note in notes {
             match note {
                 CaptureNote::Changed(step, tag) => {
                     steps.push(step);
                     tags.push(tag);
                 }
-                CaptureNote::Unchanged(node, tag) => seen.push((node, tag)),
+                CaptureNote::Unchanged(node, tag) => unchanged.push((node, tag)),
             }
         }
         let change = Change::new(operation.clone(), steps);
-        let go_on = move |writing: &mut WriteTransaction<'_>| check_turn(writing, vol, turn);
-        self.store.apply_with(CommitSync::Deferred, change, go_on, move |writing, applied| {
+        let check = move |transaction: &mut WriteTransaction<'_>| check_turn(transaction, vol, turn);
+        self.store.apply_with(CommitSync::Deferred, change, check, move |transaction, applied| {
             let written = applied.outcomes.iter().zip(tags).filter_map(|(outcome, tag)| {
                 let (attr, tag) = (outcome.attr?, tag?);
                 Some((attr.node, tag))
             });
-            let mut note = writing.conn.prepare_cached(
+            let mut statement = transaction.conn.prepare_cached(
                 "INSERT OR REPLACE INTO fingerprint(volume, node, since, tag)
                  SELECT volume, node, since, ?3 FROM entry WHERE volume = ?1 AND node = ?2",
             )?;
-            for (node, VersionTag(tag)) in written.chain(seen) {
-                note.execute(params![vol, node.0.cast_signed(), tag.to_le_bytes()])?;
+            for (node, VersionTag(tag)) in written.chain(unchanged) {
+                statement.execute(params![vol, node.0.cast_signed(), tag.to_le_bytes()])?;
             }
             Ok(())
         })?;
@@ -77,10 +77,10 @@ impl CaptureVolume {
 }
 
 /// Fails with `Conflict` if the turn is over; otherwise notes that the capture is active.
-fn check_turn(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
-    let goes_on = writing
+fn check_turn(transaction: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
+    let updated = transaction
         .conn
         .prepare_cached("UPDATE capture_volume SET at = ?3 WHERE volume = ?1 AND turn = ?2")?
         .execute([vol, turn.0, SystemClock.now().0])?;
-    if goes_on == 0 { Err(StoreError::Conflict.into()) } else { Ok(()) }
+    if updated == 0 { Err(StoreError::Conflict.into()) } else { Ok(()) }
 }

@@ -29,14 +29,14 @@ impl VirtualChange<'_, '_> {
         if !self.is_fork() {
             return Ok(());
         }
-        let (vol, version) = (self.volume.id, self.revision()?);
+        let (vol, revision) = (self.volume.id, self.revision()?);
         self.conn()
             .prepare_cached(
                 "INSERT INTO entry_history
                  SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
                  FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3 AND kind = 0 AND since < ?4",
             )?
-            .execute(params![vol, parent, name, version])?;
+            .execute(params![vol, parent, name, revision])?;
         self.conn()
             .prepare_cached("DELETE FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3 AND kind = 0")?
             .execute(params![vol, parent, name])?;
@@ -91,8 +91,8 @@ impl VirtualChange<'_, '_> {
     }
 
     /// States whose `since` is at most this revision go into history when they are displaced.
-    pub(super) fn history_limit(&mut self, keep: DisplacedContent) -> Result<i64> {
-        match keep {
+    pub(super) fn history_limit(&mut self, displaced: DisplacedContent) -> Result<i64> {
+        match displaced {
             DisplacedContent::Keep => Ok(self.revision()? - 1),
             DisplacedContent::Discard => self.newest_fork_revision(),
         }

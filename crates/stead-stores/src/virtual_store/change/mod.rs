@@ -52,7 +52,7 @@ impl VirtualStore {
     /// commit.
     pub(crate) fn apply_with(
         &self,
-        weight: CommitSync,
+        commit_sync: CommitSync,
         change: Change,
         before: impl FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut WriteTransaction<'_>, &Applied) -> Result<()> + Send + 'static,
@@ -62,58 +62,58 @@ impl VirtualStore {
             steps,
             quotas,
             records,
-            revive: returning,
-            expect_nodes: still,
+            revive,
+            expect_nodes,
             expect_free,
             blind_at,
             sync: _,
-            monitor: watch,
+            monitor,
         } = change;
         let mut filled = FilledSteps::of(&records, |index| steps.get(index))?;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
-        let make = move |writing: &mut WriteTransaction<'_>| {
-            volume.check_exists(writing.conn)?;
-            before(writing)?;
-            let mut changing = VirtualChange::new(writing, &volume, &operation, watch.as_ref());
-            changing.check_expected_nodes(&still)?;
-            changing.check_absent(&expect_free)?;
-            changing.begin_counting(&quotas)?;
+        let apply = move |transaction: &mut WriteTransaction<'_>| {
+            volume.check_exists(transaction.conn)?;
+            before(transaction)?;
+            let mut change = VirtualChange::new(transaction, &volume, &operation, monitor.as_ref());
+            change.check_expected_nodes(&expect_nodes)?;
+            change.check_absent(&expect_free)?;
+            change.begin_counting(&quotas)?;
             if blind_at.is_some() {
-                changing.transaction.begin_lease_apart(steps.len())?;
+                change.transaction.begin_lease_apart(steps.len())?;
             }
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
-                changing.check_cancelled()?;
-                changing.step = index;
-                changing.reviving = returning.get(&index).map(|node| node.0.cast_signed());
-                filled.begin(index, |node| changing.path_of_node(node))?;
-                let outcome = changing.apply_step(step, content)?;
+                change.check_cancelled()?;
+                change.step = index;
+                change.reviving = revive.get(&index).map(|node| node.0.cast_signed());
+                filled.begin(index, |node| change.path_of_node(node))?;
+                let outcome = change.apply_step(step, content)?;
                 filled.finish(index, outcome.attr);
                 outcomes.push(outcome);
             }
-            changing.finish_counting(&quotas)?;
+            change.finish_counting(&quotas)?;
             if let Some(path) = &blind_at {
-                changing.finish_blind(path)?;
+                change.finish_blind(path)?;
             }
-            changing.transaction.write_records(&ChangeRecords {
+            change.transaction.write_records(&ChangeRecords {
                 volume: volume.id,
                 operation: &operation,
-                revision: changing.revision,
+                revision: change.revision,
                 is_new_revision: true,
                 is_pending: false,
                 records: &records,
                 filled: &filled,
             })?;
-            let applied = changing.finish(outcomes);
-            after(writing, &applied)?;
+            let applied = change.finish(outcomes);
+            after(transaction, &applied)?;
             Ok(applied)
         };
         if only_removes {
-            self.database_inner().write_reserved(weight, make)
+            self.database_inner().write_reserved(commit_sync, apply)
         } else {
-            self.database_inner().write(weight, make)
+            self.database_inner().write(commit_sync, apply)
         }
     }
 
@@ -144,9 +144,9 @@ impl VirtualStore {
                 Some(draft) if draft.database.id == self.database.id() => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft belongs to another Store".into())),
             },
-            Content::Stored(past) => match past.inner::<VirtualContentRef>() {
-                Some(kept) if kept.database.id == self.database.id() => {
-                    Ok(PreparedContent::Stored { id: kept.content, size: kept.size })
+            Content::Stored(content_ref) => match content_ref.inner::<VirtualContentRef>() {
+                Some(stored) if stored.database.id == self.database.id() => {
+                    Ok(PreparedContent::Stored { id: stored.content, size: stored.size })
                 }
                 _ => Err(StoreError::Invalid("the content belongs to another Store".into())),
             },
@@ -243,8 +243,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
         self.transaction.end_lease_apart();
         if self.revision.is_none() {
-            let version = self.revision()?;
-            unchanged::note(self.conn(), self.volume.id, version, path)?;
+            let revision = self.revision()?;
+            unchanged::insert(self.conn(), self.volume.id, revision, path)?;
         }
         Ok(())
     }
@@ -256,20 +256,20 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     fn apply_step(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
         match step {
-            Step::Write { at, options: put, .. } => self.write(&at, &content, &put),
-            Step::Edit { at, edit, expect, displaced: keep } => self.edit(&at, &edit, expect, keep),
-            Step::Append { at, options: put, .. } => self.append(&at, content, &put),
+            Step::Write { at, options, .. } => self.write(&at, &content, &options),
+            Step::Edit { at, edit, expect, displaced } => self.edit(&at, &edit, expect, displaced),
+            Step::Append { at, options, .. } => self.append(&at, content, &options),
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
             Step::Symlink { at, parents, expect, .. } => self.symlink(&at, &content, parents, expect),
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
-            Step::Remove { at, subtree, expect, if_missing: missing, protected: spare, displaced: keep } => {
-                self.remove(&at, subtree, expect, missing, spare.as_ref(), keep)
+            Step::Remove { at, subtree, expect, if_missing, protected, displaced } => {
+                self.remove(&at, subtree, expect, if_missing, protected.as_ref(), displaced)
             }
-            Step::Rename { from, to, replace, parents, expect, protected: spare } => {
-                self.rename(&from, &to, replace, parents, expect, &spare)
+            Step::Rename { from, to, replace, parents, expect, protected } => {
+                self.rename(&from, &to, replace, parents, expect, &protected)
             }
-            Step::Copy { from, to, replace, parents, protected: spare, displaced: keep } => {
-                self.copy(&from, &to, replace, parents, spare.as_ref(), keep)
+            Step::Copy { from, to, replace, parents, protected, displaced } => {
+                self.copy(&from, &to, replace, parents, protected.as_ref(), displaced)
             }
         }
     }
@@ -288,36 +288,36 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// The revision that this change makes. The first call makes it.
     fn revision(&mut self) -> Result<i64> {
-        if let Some(version) = self.revision {
-            return Ok(version);
+        if let Some(revision) = self.revision {
+            return Ok(revision);
         }
-        let version = self.transaction.new_revision(self.operation)?;
-        self.revision = Some(version);
-        Ok(version)
+        let revision = self.transaction.new_revision(self.operation)?;
+        self.revision = Some(revision);
+        Ok(revision)
     }
 
     /// Finds the slot of a path. A `Link` error says in which step and on which side the symlink is.
-    fn slot<'p>(&mut self, place: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
-        self.find_slot(place, parents).map_err(|fault| self.with_step(fault, side))
+    fn slot<'p>(&mut self, at: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
+        self.find_slot(at, parents).map_err(|error| self.with_step(error, side))
     }
 
     /// Adds the current step to an error.
-    fn with_step(&self, fault: DatabaseError, side: Side) -> DatabaseError {
-        match fault {
+    fn with_step(&self, error: DatabaseError, side: Side) -> DatabaseError {
+        match error {
             DatabaseError::Store(error) => DatabaseError::Store(error.in_step(self.step, side)),
-            fault => fault,
+            error => error,
         }
     }
 
     /// The error that tells the caller to follow the symlink at a slot.
-    fn symlink_hit<T>(&self, link: &EntryRow, spot: &CatalogSlot<'_>) -> Result<T> {
-        self.tree().symlink_hit(link, spot.depth).map_err(|fault| self.with_step(fault, Side::From))
+    fn symlink_hit<T>(&self, link: &EntryRow, slot: &CatalogSlot<'_>) -> Result<T> {
+        self.tree().symlink_hit(link, slot.depth).map_err(|error| self.with_step(error, Side::From))
     }
 
-    fn find_slot<'p>(&mut self, place: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
+    fn find_slot<'p>(&mut self, at: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
         let tree = self.tree();
-        let Some((directory, name)) = place.path.parent_and_name() else {
-            let node = tree.node_number(place.base);
+        let Some((directory, name)) = at.path.parent_and_name() else {
+            let node = tree.node_number(at.base);
             let row = tree.node(node)?.ok_or(StoreError::NotFound)?;
             return Ok(CatalogSlot {
                 parent: row.parent,
@@ -326,7 +326,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 depth: 0,
             });
         };
-        let start = tree.start_node(place.base)?;
+        let start = tree.start_node(at.base)?;
         let mut cache = TransactionDirCache {
             dirs: &self.volume.dirs,
             epoch: self.transaction.epoch(),
@@ -339,12 +339,12 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             Parents::Create => self.make_directories(start, reached.node, directory, reached.path_length)?,
         };
         let row = tree.child(parent, name)?;
-        Ok(CatalogSlot { parent, name: name.into(), row, depth: place.path.depth() })
+        Ok(CatalogSlot { parent, name: name.into(), row, depth: at.path.depth() })
     }
 
     /// Checks that these directories are still these nodes; `Conflict` if one isn't.
-    fn check_expected_nodes(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
-        for (path, node) in still {
+    fn check_expected_nodes(&mut self, expected: &[(StorePath, NodeId)]) -> Result<()> {
+        for (path, node) in expected {
             let tree = self.tree();
             let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
@@ -356,15 +356,15 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                     if reached.path_length == path.as_bytes().len()
                         && reached.node == tree.node_number(*node) => {}
                 Ok(_) | Err(DatabaseError::Store(_)) => return Err(StoreError::Conflict.into()),
-                Err(fault) => return Err(fault),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     /// Checks that these names are free; `NameTaken` if one isn't.
-    fn check_absent(&mut self, names: &[StorePath]) -> Result<()> {
-        for path in names {
+    fn check_absent(&mut self, paths: &[StorePath]) -> Result<()> {
+        for path in paths {
             let Some((directory, name)) = path.parent_and_name() else { continue };
             let tree = self.tree();
             let mut cache = TransactionDirCache {
@@ -375,7 +375,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             let parent = match tree.follow(&mut cache, tree.root, directory) {
                 Ok(reached) if reached.path_length == directory.len() => reached.node,
                 Ok(_) | Err(DatabaseError::Store(_)) => continue,
-                Err(fault) => return Err(fault),
+                Err(error) => return Err(error),
             };
             if tree.child(parent, name)?.is_some() {
                 return Err(StoreError::NameTaken { path: escape_name(path.as_bytes()).to_string() }.into());
@@ -389,7 +389,10 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     fn make_directories(&mut self, start: i64, mut parent: i64, path: &[u8], mut done: usize) -> Result<i64> {
         while done < path.len() {
             let begin = if done == 0 { 0 } else { done + 1 };
-            done = path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
+            done = path[begin..]
+                .iter()
+                .position(|&byte| byte == b'/')
+                .map_or(path.len(), |length| begin + length);
             let row = self.new_row(EntryKind::Directory, DIRECTORY_MODE)?;
             parent = self.create(parent, &path[begin..done], row)?.node;
             if start == self.volume.root {
@@ -402,12 +405,12 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     /// The node that the current step revives, if it existed before and doesn't exist now.
     fn revived_node(&mut self) -> Result<Option<i64>> {
         let Some(node) = self.reviving.take() else { return Ok(None) };
-        let was_there = self
+        let existed = self
             .conn()
             .prepare_cached("SELECT 1 FROM entry_history WHERE volume = ?1 AND node = ?2")?
             .exists([self.volume.id, node])?
             || self.tree().base().map(|base| base.node(node)).transpose()?.flatten().is_some();
-        Ok((was_there && self.tree().node(node)?.is_none()).then_some(node))
+        Ok((existed && self.tree().node(node)?.is_none()).then_some(node))
     }
 
     /// A row for a new node without content, with the change's time.
@@ -453,11 +456,11 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         &mut self,
         old: &EntryRow,
         new: EntryRow,
-        what: ChangeKind,
+        kind: ChangeKind,
         name: &[u8],
-        keep: DisplacedContent,
+        displaced: DisplacedContent,
     ) -> Result<EntryRow> {
-        self.move_to_history(old, name, keep)?;
+        self.move_to_history(old, name, displaced)?;
         self.copy_up(old, name)?;
         self.touched_dirs.remove(&old.node);
         let new = EntryRow { since: self.revision()?, changed: self.now(), ..new };
@@ -477,7 +480,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                 new.content,
                 new.since
             ])?;
-        self.log_change(what, new.node, new.parent, name)?;
+        self.log_change(kind, new.node, new.parent, name)?;
         if old.size != new.size {
             self.subtract_usage(old.parent, UsageAmount::of(old))?;
             self.add_usage(new.parent, UsageAmount::of(&new))?;
@@ -486,8 +489,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     /// Removes a node. A directory has to be empty.
-    fn delete(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
-        self.move_to_history(row, name, keep)?;
+    fn delete(&mut self, row: &EntryRow, name: &[u8], displaced: DisplacedContent) -> Result<()> {
+        self.move_to_history(row, name, displaced)?;
         self.subtract_usage(row.parent, UsageAmount::of(row))?;
         if row.is_directory() {
             self.invalidate_directories()?;
@@ -500,12 +503,12 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     /// Copies a row to history, where it ends with this change's revision. A state that this change itself made was
     /// never visible, so it isn't kept.
-    fn move_to_history(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
-        let version = self.revision()?;
-        if row.since == version {
+    fn move_to_history(&mut self, row: &EntryRow, name: &[u8], displaced: DisplacedContent) -> Result<()> {
+        let revision = self.revision()?;
+        if row.since == revision {
             return Ok(());
         }
-        if row.since > self.history_limit(keep)? {
+        if row.since > self.history_limit(displaced)? {
             return self.write_history_whiteout(row, name);
         }
         self.conn()
@@ -514,18 +517,18 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
                  SELECT volume, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
                  FROM entry WHERE volume = ?1 AND parent = ?2 AND name = ?3",
             )?
-            .execute(params![self.volume.id, row.parent, name, version])?;
+            .execute(params![self.volume.id, row.parent, name, revision])?;
         Ok(())
     }
 
     /// Adds a row to the change log.
-    fn log_change(&mut self, what: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
-        let version = self.revision()?;
+    fn log_change(&mut self, kind: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
+        let revision = self.revision()?;
         self.conn()
             .prepare_cached(
                 "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![self.volume.id, version, self.log_rows, feed::kind_code(what), node, parent, name])?;
+            .execute(params![self.volume.id, revision, self.log_rows, feed::kind_code(kind), node, parent, name])?;
         self.log_rows += 1;
         Ok(())
     }

@@ -25,7 +25,7 @@ impl VirtualChange<'_, '_> {
         let slot = match self.slot(at, Parents::Required, Side::From) {
             Ok(slot) => Some(slot),
             Err(DatabaseError::Store(StoreError::NotFound)) => None,
-            Err(fault) => return Err(fault),
+            Err(error) => return Err(error),
         };
         let Some((slot, row)) = slot.and_then(|slot| slot.row.map(|row| (slot, row))) else {
             return Ok(if_missing.outcome()?);
@@ -169,9 +169,9 @@ impl VirtualChange<'_, '_> {
     ) -> Result<StepOutcome> {
         self.move_to_history(row, &from.name, DisplacedContent::Keep)?;
         self.move_to_history(other, &to.name, DisplacedContent::Keep)?;
-        let (ours, theirs) = (self.amount_of(row)?, self.amount_of(other)?);
-        self.subtract_usage(from.parent, ours)?;
-        self.subtract_usage(to.parent, theirs)?;
+        let (row_amount, other_amount) = (self.amount_of(row)?, self.amount_of(other)?);
+        self.subtract_usage(from.parent, row_amount)?;
+        self.subtract_usage(to.parent, other_amount)?;
         if row.is_directory() || other.is_directory() {
             self.invalidate_directories()?;
         }
@@ -183,8 +183,8 @@ impl VirtualChange<'_, '_> {
             .execute([self.volume.id, row.node])?;
         self.put_at(other, from)?;
         let moved = self.put_at(row, to)?;
-        self.add_usage_from(Some(from.parent), to.parent, ours)?;
-        self.add_usage_from(Some(to.parent), from.parent, theirs)?;
+        self.add_usage_from(Some(from.parent), to.parent, row_amount)?;
+        self.add_usage_from(Some(to.parent), from.parent, other_amount)?;
         for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
             self.log_change(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
             self.log_change(ChangeKind::MovedTo, node, new.parent, &new.name)?;

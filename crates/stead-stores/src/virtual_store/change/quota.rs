@@ -66,7 +66,7 @@ pub(crate) struct UsageTally {
     /// Files that were created or grew; `None` if no quota limits the size of a file.
     grown_files: Option<Vec<GrownFile>>,
     /// Whether the current step restores stored content, whose size isn't checked.
-    pub(crate) is_reviving: bool,
+    pub(crate) is_restoring_content: bool,
 }
 
 /// A file that was created, grew or was moved, in a directory. For a subtree, its largest file.
@@ -94,7 +94,7 @@ pub(crate) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Result<Optio
     match tree.follow(&mut NoDirCache, tree.root, path.as_bytes()) {
         Ok(reached) => Ok((reached.path_length == path.as_bytes().len()).then_some(reached.node)),
         Err(DatabaseError::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
-        Err(fault) => Err(fault),
+        Err(error) => Err(error),
     }
 }
 
@@ -128,12 +128,12 @@ impl VirtualChange<'_, '_> {
             self.conn().prepare_cached("SELECT node, bytes, files FROM usage WHERE volume = ?1")?;
         let mut rows = statement.query([vol])?;
         while let Some(row) = rows.next()? {
-            let held = UsageAmount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
-            self.usage_tally.roots.insert(row.get(0)?, (held, held));
+            let usage = UsageAmount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
+            self.usage_tally.roots.insert(row.get(0)?, (usage, usage));
         }
         for quota in quotas {
-            for place in quota.roots() {
-                if let Some(node) = root_node(&self.tree(), place)? {
+            for root in quota.roots() {
+                if let Some(node) = root_node(&self.tree(), root)? {
                     self.begin_root(node)?;
                 }
             }
@@ -148,11 +148,11 @@ impl VirtualChange<'_, '_> {
         if self.usage_tally.roots.contains_key(&node) {
             return Ok(());
         }
-        let held = count_usage(&self.tree(), node)?;
+        let usage = count_usage(&self.tree(), node)?;
         self.conn()
             .prepare_cached("INSERT INTO usage(volume, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
-            .execute([self.volume.id, node, held.bytes, held.files])?;
-        self.usage_tally.roots.insert(node, (held, held));
+            .execute([self.volume.id, node, usage.bytes, usage.files])?;
+        self.usage_tally.roots.insert(node, (usage, usage));
         self.usage_tally.roots_above.clear();
         Ok(())
     }
@@ -165,16 +165,16 @@ impl VirtualChange<'_, '_> {
     /// `add_usage` for what was in another directory before.
     pub(crate) fn add_usage_from(
         &mut self,
-        from: Option<i64>,
+        moved_from: Option<i64>,
         parent: i64,
         amount: UsageAmount,
     ) -> Result<()> {
-        let UsageTally { grown_files: grown, is_reviving: returns, .. } = &mut self.usage_tally;
-        if let Some(grown) = grown
+        let UsageTally { grown_files, is_restoring_content, .. } = &mut self.usage_tally;
+        if let Some(grown_files) = grown_files
             && amount.largest > 0
-            && !*returns
+            && !*is_restoring_content
         {
-            grown.push(GrownFile { directory: parent, size: amount.largest, moved_from: from });
+            grown_files.push(GrownFile { directory: parent, size: amount.largest, moved_from });
         }
         self.change_usage(parent, amount.bytes, amount.files)
     }
@@ -189,9 +189,9 @@ impl VirtualChange<'_, '_> {
             return Ok(());
         }
         for root in self.roots_above(parent)? {
-            if let Some((_, now)) = self.usage_tally.roots.get_mut(&root) {
-                now.bytes += bytes;
-                now.files += files;
+            if let Some((_, current)) = self.usage_tally.roots.get_mut(&root) {
+                current.bytes += bytes;
+                current.files += files;
             }
         }
         Ok(())
@@ -251,9 +251,9 @@ impl VirtualChange<'_, '_> {
     pub(crate) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         for quota in quotas {
             let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
-            for place in quota.roots() {
-                let Some(node) = root_node(&self.tree(), place)? else { continue };
-                let held = match self.usage_tally.roots.get(&node) {
+            for root in quota.roots() {
+                let Some(node) = root_node(&self.tree(), root)? else { continue };
+                let root_usage = match self.usage_tally.roots.get(&node) {
                     Some(&counted) => counted,
                     // It was created by this change.
                     None => {
@@ -261,18 +261,16 @@ impl VirtualChange<'_, '_> {
                         (UsageAmount::default(), self.usage_tally.roots[&node].1)
                     }
                 };
-                (before, after) = (before.plus(held.0.usage()), after.plus(held.1.usage()));
+                (before, after) = (before.plus(root_usage.0.usage()), after.plus(root_usage.1.usage()));
                 nodes.push(node);
             }
             quota.check(before, after)?;
             let tree = self.tree();
             // A directory that was removed since contains nothing.
-            let inside =
+            let is_inside =
                 |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
-            for &GrownFile { directory, size, moved_from: from } in
-                self.usage_tally.grown_files.iter().flatten()
-            {
-                if inside(directory) && !from.is_some_and(inside) {
+            for &GrownFile { directory, size, moved_from } in self.usage_tally.grown_files.iter().flatten() {
+                if is_inside(directory) && !moved_from.is_some_and(is_inside) {
                     quota.limits.check_file_size(size.cast_unsigned())?;
                 }
             }

@@ -38,17 +38,19 @@ pub(crate) const SUBTREE_TABLE: &str =
 
 impl VirtualChange<'_, '_> {
     pub(crate) fn has_children(&self, directory: i64) -> Result<bool> {
-        let mut some = false;
+        let mut found = false;
         self.tree().children(directory, b"", 1, &mut |_, _| {
-            some = true;
+            found = true;
             Ok(ControlFlow::Break(()))
         })?;
-        Ok(some)
+        Ok(found)
     }
 
     /// Fails with `Protected` if an entry below `top` is protected.
-    pub(crate) fn check_protected(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
-        let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
+    pub(crate) fn check_protected(&self, top: i64, protected: Option<&ProtectedNames>) -> Result<()> {
+        let Some(protected) = protected.filter(|protected| !protected.globs.is_empty()) else {
+            return Ok(());
+        };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
         let mut check = |node: i64, parent: i64, name: &[u8], kind: EntryKind| -> Result<()> {
             let mut path = directories.get(&parent).cloned().unwrap_or_default();
@@ -56,7 +58,7 @@ impl VirtualChange<'_, '_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            if spare.covers(&path, kind.to_kind()) {
+            if protected.covers(&path, kind.to_kind()) {
                 return Err(StoreError::Protected { path: escape_name(&path).to_string() }.into());
             }
             if kind == EntryKind::Directory {
@@ -79,29 +81,29 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Removes everything below a directory.
-    pub(crate) fn delete_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
+    pub(crate) fn delete_below(&mut self, top: i64, displaced: DisplacedContent) -> Result<()> {
         if self.is_fork() {
-            return self.delete_each_below(top, keep);
+            return self.delete_each_below(top, displaced);
         }
-        let (conn, vol, version) = (self.conn(), self.volume.id, self.revision()?);
+        let (conn, vol, revision) = (self.conn(), self.volume.id, self.revision()?);
         let count = self.collect_subtree(top)?;
         self.check_cancelled()?;
         self.subtract_collected(top)?;
-        let upto = self.history_limit(keep)?;
+        let history_limit = self.history_limit(displaced)?;
         conn.prepare_cached(
             "INSERT INTO entry_history
              SELECT volume, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
              FROM temp.subtree s CROSS JOIN entry e ON e.volume = ?1 AND e.parent = s.parent AND e.name = s.name
              WHERE since <= ?3",
         )?
-        .execute([vol, version, upto])?;
+        .execute([vol, revision, history_limit])?;
         self.check_cancelled()?;
         // From the leaves upwards, as if removed one by one.
         conn.prepare_cached(
             "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name)
              SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
         )?
-        .execute([vol, version, self.log_rows, count, feed::kind_code(ChangeKind::Removed)])?;
+        .execute([vol, revision, self.log_rows, count, feed::kind_code(ChangeKind::Removed)])?;
         self.log_rows += count;
         self.check_cancelled()?;
         conn.prepare_cached(
@@ -120,9 +122,9 @@ impl VirtualChange<'_, '_> {
         let amount = quota::count_usage(&self.tree(), top)?;
         self.subtract_usage(top, amount)?;
         for root in roots {
-            let inside =
+            let is_inside =
                 self.conn().prepare_cached("SELECT 1 FROM temp.subtree WHERE node = ?1")?.exists([root])?;
-            if inside {
+            if is_inside {
                 self.forget_root(root)?;
             }
         }
@@ -134,7 +136,7 @@ impl VirtualChange<'_, '_> {
         if self.is_fork() {
             return self.copy_each_below(top, copy);
         }
-        let (conn, vol, version) = (self.conn(), self.volume.id, self.revision()?);
+        let (conn, vol, revision) = (self.conn(), self.volume.id, self.revision()?);
         let count = self.collect_subtree(top)?;
         self.check_cancelled()?;
         // Entry n gets the n-th of these nodes, counted from 1.
@@ -145,7 +147,7 @@ impl VirtualChange<'_, '_> {
              FROM temp.subtree s CROSS JOIN entry e ON e.volume = ?1 AND e.parent = s.parent AND e.name = s.name
              LEFT JOIN temp.subtree p ON p.node = s.parent",
         )?
-        .execute(params![vol, version, before_first, copy, self.now()])?;
+        .execute(params![vol, revision, before_first, copy, self.now()])?;
         self.check_cancelled()?;
         conn.prepare_cached(
             "INSERT INTO node_change(volume, revision, seq, kind, node, parent, name)
@@ -154,7 +156,7 @@ impl VirtualChange<'_, '_> {
         )?
         .execute([
             vol,
-            version,
+            revision,
             self.log_rows,
             feed::kind_code(ChangeKind::Created),
             before_first,
@@ -165,10 +167,10 @@ impl VirtualChange<'_, '_> {
     }
 
     /// Removes everything below a directory of a fork, from the leaves upwards.
-    fn delete_each_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
+    fn delete_each_below(&mut self, top: i64, displaced: DisplacedContent) -> Result<()> {
         for (row, name) in self.tree().below(top)?.into_iter().rev() {
             self.check_cancelled()?;
-            self.move_to_history(&row, &name, keep)?;
+            self.move_to_history(&row, &name, displaced)?;
             self.subtract_usage(row.parent, quota::UsageAmount::of(&row))?;
             self.forget_root(row.node)?;
             self.remove_or_hide(row.parent, &name)?;

@@ -19,14 +19,14 @@ impl VirtualChange<'_, '_> {
         &mut self,
         at: &NodePath,
         content: &PreparedContent,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, put.parents, Side::From)?;
-        let there = self.file_at(&spot)?;
-        put.expect.check(there.map(|row| row.tag()))?;
-        self.usage_tally.is_reviving = matches!(content, PreparedContent::Stored { .. });
-        let outcome = self.put_content(&spot, there, content, put);
-        self.usage_tally.is_reviving = false;
+        let slot = self.slot(at, options.parents, Side::From)?;
+        let existing = self.file_at(&slot)?;
+        options.expect.check(existing.map(|row| row.tag()))?;
+        self.usage_tally.is_restoring_content = matches!(content, PreparedContent::Stored { .. });
+        let outcome = self.put_content(&slot, existing, content, options);
+        self.usage_tally.is_restoring_content = false;
         outcome
     }
 
@@ -34,19 +34,19 @@ impl VirtualChange<'_, '_> {
         &mut self,
         at: &NodePath,
         content: PreparedContent,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, put.parents, Side::From)?;
-        let there = self.file_at(&spot)?;
-        put.expect.check(there.map(|row| row.tag()))?;
-        let whole = match &there {
+        let slot = self.slot(at, options.parents, Side::From)?;
+        let existing = self.file_at(&slot)?;
+        options.expect.check(existing.map(|row| row.tag()))?;
+        let combined = match &existing {
             Some(row) => {
-                put.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
+                options.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
                 append_content(self.conn(), row, content)?
             }
             None => content,
         };
-        self.put_content(&spot, there, &whole, put)
+        self.put_content(&slot, existing, &combined, options)
     }
 
     pub(super) fn edit(
@@ -54,10 +54,10 @@ impl VirtualChange<'_, '_> {
         at: &NodePath,
         edit: &Edit,
         expect: Precondition,
-        keep: DisplacedContent,
+        displaced: DisplacedContent,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, Parents::Required, Side::From)?;
-        let row = self.file_at(&spot)?.ok_or(StoreError::NotFound)?;
+        let slot = self.slot(at, Parents::Required, Side::From)?;
+        let row = self.file_at(&slot)?.ok_or(StoreError::NotFound)?;
         expect.check(Some(row.tag()))?;
         let size = row.size.cast_unsigned();
         if size > MAX_EDIT_SIZE {
@@ -65,12 +65,8 @@ impl VirtualChange<'_, '_> {
         }
         let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
         let content = PreparedContent::from_bytes(self.conn(), edited)?;
-        let outcome = self.put_content(
-            &spot,
-            Some(row),
-            &content,
-            &PutOptions { displaced: keep, ..PutOptions::default() },
-        )?;
+        let outcome =
+            self.put_content(&slot, Some(row), &content, &PutOptions { displaced, ..PutOptions::default() })?;
         Ok(StepOutcome { replaced, ..outcome })
     }
 
@@ -80,10 +76,10 @@ impl VirtualChange<'_, '_> {
         parents: Parents,
         mode: Option<u32>,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, parents, Side::From)?;
-        match &spot.row {
+        let slot = self.slot(at, parents, Side::From)?;
+        match &slot.row {
             Some(row) if row.kind == EntryKind::Symlink && parents == Parents::Create => {
-                self.symlink_hit(row, &spot)
+                self.symlink_hit(row, &slot)
             }
             Some(row) => {
                 parents.check_mkdir(row.kind.to_kind())?;
@@ -91,7 +87,7 @@ impl VirtualChange<'_, '_> {
             }
             None => {
                 let row = self.new_row(EntryKind::Directory, mode.unwrap_or(DIRECTORY_MODE) & MODE_BITS)?;
-                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
+                Ok(outcome_of(&self.create(slot.parent, &slot.name, row)?, true))
             }
         }
     }
@@ -103,23 +99,23 @@ impl VirtualChange<'_, '_> {
         parents: Parents,
         expect: Precondition,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, parents, Side::From)?;
-        if spot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
+        let slot = self.slot(at, parents, Side::From)?;
+        if slot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
             return Err(StoreError::AlreadyExists.into());
         }
-        expect.check(spot.row.map(|row| row.tag()))?;
+        expect.check(slot.row.map(|row| row.tag()))?;
         let (content, size) = (target.store(self.conn())?, target.size());
-        match &spot.row {
+        match &slot.row {
             Some(old) => {
                 let new = EntryRow { content, size, modified: self.now(), ..*old };
                 Ok(outcome_of(
-                    &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::Keep)?,
+                    &self.update(old, new, ChangeKind::Written, &slot.name, DisplacedContent::Keep)?,
                     false,
                 ))
             }
             None => {
                 let row = EntryRow { content, size, ..self.new_row(EntryKind::Symlink, SYMLINK_MODE)? };
-                Ok(outcome_of(&self.create(spot.parent, &spot.name, row)?, true))
+                Ok(outcome_of(&self.create(slot.parent, &slot.name, row)?, true))
             }
         }
     }
@@ -130,8 +126,8 @@ impl VirtualChange<'_, '_> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> Result<StepOutcome> {
-        let spot = self.slot(at, Parents::Required, Side::From)?;
-        let old = spot.row.ok_or(StoreError::NotFound)?;
+        let slot = self.slot(at, Parents::Required, Side::From)?;
+        let old = slot.row.ok_or(StoreError::NotFound)?;
         let new = EntryRow {
             mode: mode.map_or(old.mode, |mode| mode & MODE_BITS),
             modified: modified.map_or(old.modified, |time| time.0),
@@ -140,14 +136,14 @@ impl VirtualChange<'_, '_> {
         if (new.mode, new.modified) == (old.mode, old.modified) {
             return Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&old, false) });
         }
-        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::Keep)?;
-        Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
+        let updated = self.update(&old, new, ChangeKind::Attributes, &slot.name, DisplacedContent::Keep)?;
+        Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&updated, false) })
     }
 
     /// The file at a slot, if something is there. Fails for a directory, and for a symlink with `Link`.
-    fn file_at(&self, spot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
-        match spot.row {
-            Some(row) if row.kind == EntryKind::Symlink => self.symlink_hit(&row, spot),
+    fn file_at(&self, slot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
+        match slot.row {
+            Some(row) if row.kind == EntryKind::Symlink => self.symlink_hit(&row, slot),
             Some(row) if row.is_directory() => Err(StoreError::IsADirectory.into()),
             row => Ok(row),
         }
@@ -156,25 +152,25 @@ impl VirtualChange<'_, '_> {
     /// Writes content to a file, which is created if it is missing.
     fn put_content(
         &mut self,
-        spot: &CatalogSlot<'_>,
+        slot: &CatalogSlot<'_>,
         old: Option<EntryRow>,
         content: &PreparedContent,
-        put: &PutOptions,
+        options: &PutOptions,
     ) -> Result<StepOutcome> {
         let size = content.size();
         let content = content.store(self.conn())?;
-        let modified = put.modified.map_or(self.now(), |time| time.0);
-        let mode = put.mode.map(|mode| mode & MODE_BITS);
+        let modified = options.modified.map_or(self.now(), |time| time.0);
+        let mode = options.mode.map(|mode| mode & MODE_BITS);
         match old {
             Some(old) => {
                 let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
-                let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.displaced)?;
-                Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&now, false) })
+                let updated = self.update(&old, new, ChangeKind::Written, &slot.name, options.displaced)?;
+                Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&updated, false) })
             }
             None => {
                 let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
                 let new =
-                    self.create(spot.parent, &spot.name, EntryRow { content, size, modified, ..new })?;
+                    self.create(slot.parent, &slot.name, EntryRow { content, size, modified, ..new })?;
                 Ok(outcome_of(&new, true))
             }
         }
@@ -182,9 +178,9 @@ impl VirtualChange<'_, '_> {
 }
 
 /// A file's content with more appended. Only the last chunk is written again.
-fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
+fn append_content(conn: &Connection, row: &EntryRow, addition: PreparedContent) -> Result<PreparedContent> {
     let mut chunks = content::chunks(conn, row.content, row.size)?;
-    let size = row.size + more.size();
+    let size = row.size + addition.size();
     let mut tail = Vec::new();
     if row.size % CHUNK_SIZE as i64 != 0
         && let Some(last) = chunks.pop()
@@ -199,7 +195,7 @@ fn append_content(conn: &Connection, row: &EntryRow, more: PreparedContent) -> R
         }
         Ok(())
     };
-    match &more {
+    match &addition {
         PreparedContent::Empty => {}
         PreparedContent::Single { bytes, .. } => append(bytes)?,
         PreparedContent::Chunked { chunks, .. } => {

@@ -54,20 +54,20 @@ impl<'a> CaptureComparison<'a> {
     /// The node changes at these paths and below, as one revision.
     pub(super) fn revisions(
         mut self,
-        version: RevisionNumber,
+        number: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
         let attr = self.store.stat(&NodePath::root())?;
-        let then = Some((NodeId::ROOT, NodePath::root()));
-        let now = Some((NodeId::ROOT, attr));
-        let root = DirectoryPair { path: StorePath::empty(), captured: then, current: now, parent: None };
-        let inside = |path: &StorePath, index: usize| {
+        let captured = Some((NodeId::ROOT, NodePath::root()));
+        let current = Some((NodeId::ROOT, attr));
+        let root = DirectoryPair { path: StorePath::empty(), captured, current, parent: None };
+        let is_inside_another = |path: &StorePath, index: usize| {
             let others = below.iter().enumerate().filter(|(other, _)| *other != index);
             others.into_iter().any(|(other, top)| path.is_at_or_below(top) && (path != top || other < index))
         };
-        for (_, top) in below.iter().enumerate().filter(|(index, top)| !inside(top, *index)) {
-            let way: Vec<&[u8]> = top.components().collect();
-            self.compare_directory(&root, &way)?;
+        for (_, top) in below.iter().enumerate().filter(|(index, top)| !is_inside_another(top, *index)) {
+            let components: Vec<&[u8]> = top.components().collect();
+            self.compare_directory(&root, &components)?;
         }
         if self.changes.is_empty() {
             return Ok(RevisionSet::default());
@@ -78,14 +78,14 @@ impl<'a> CaptureComparison<'a> {
             tool: Cow::Borrowed("changes since the snapshot"),
             at: Timestamp(0),
         };
-        let (lines, blind_at, undoes, undone) = (self.changes, None, Vec::new(), false);
-        let deed = Revision { number: version, operation, changes: lines, blind_at, undoes, undone };
-        Ok(RevisionSet { revisions: vec![deed], current: self.current })
+        let (changes, blind_at, undoes, undone) = (self.changes, None, Vec::new(), false);
+        let revision = Revision { number, operation, changes, blind_at, undoes, undone };
+        Ok(RevisionSet { revisions: vec![revision], current: self.current })
     }
 
-    /// Compares the entries of a directory; only the first name of `way`, if there is one.
-    fn compare_directory(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
-        let there = match &level.current {
+    /// Compares the entries of a directory; only the first name of `components`, if there is one.
+    fn compare_directory(&mut self, level: &DirectoryPair<'_>, components: &[&[u8]]) -> StoreResult<()> {
+        let present = match &level.current {
             Some(_) => match self.store.list(&NodePath::from_root(level.path.clone()), &Page::ALL) {
                 Ok(listing) => listing.entries,
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
@@ -95,23 +95,24 @@ impl<'a> CaptureComparison<'a> {
             },
             None => Vec::new(),
         };
-        let known = match &level.captured {
-            Some((_, place)) => self.capture.children(place)?,
+        let captured = match &level.captured {
+            Some((_, at)) => self.capture.children(at)?,
             None => Vec::new(),
         };
-        for (name, known, there) in pair_by_name(known, there) {
-            if way.first().is_some_and(|wanted| **wanted != *name) {
+        for (name, captured, present) in pair_by_name(captured, present) {
+            if components.first().is_some_and(|component| **component != *name) {
                 continue;
             }
             let path = level.path.child(&name);
             let covers = |kind| coverage_of(self.parts, &path, kind);
-            let on_the_way = way.len() > 1;
-            let known = known.filter(|known| on_the_way || covers(known.kind) != Coverage::Excluded);
-            let there = there.filter(|attr| {
+            let on_the_way = components.len() > 1;
+            let captured =
+                captured.filter(|captured| on_the_way || covers(captured.kind) != Coverage::Excluded);
+            let present = present.filter(|attr| {
                 !matches!(attr.kind, NodeKind::Special(_))
                     && (on_the_way || covers(attr.kind) != Coverage::Excluded)
             });
-            self.compare_entry(level, path, known, there, way.get(1..).unwrap_or_default())?;
+            self.compare_entry(level, path, captured, present, components.get(1..).unwrap_or_default())?;
         }
         Ok(())
     }
@@ -120,34 +121,34 @@ impl<'a> CaptureComparison<'a> {
         &mut self,
         level: &DirectoryPair<'_>,
         path: StorePath,
-        known: Option<CapturedEntry>,
-        there: Option<Attr>,
-        way: &[&[u8]],
+        captured: Option<CapturedEntry>,
+        present: Option<Attr>,
+        components: &[&[u8]],
     ) -> StoreResult<()> {
-        match (known, there) {
-            (Some(known), Some(attr)) if known.kind == attr.kind => {
+        match (captured, present) {
+            (Some(captured), Some(attr)) if captured.kind == attr.kind => {
                 let node = self.present_node(&attr, &path);
-                if !is_same(&known, &attr) {
-                    let before = self.captured_state(level, &path, &known);
+                if !is_same(&captured, &attr) {
+                    let before = self.captured_state(level, &path, &captured);
                     let after = self.current_state(level, &path, &attr, node);
                     self.changes.push(NodeChange { node, before: Some(before), after: Some(after) });
                 }
-                let then = Some((node, NodePath::of_node(known.node)));
-                self.compare_below(level, path, attr.kind, then, Some((node, attr)), way)
+                let captured_dir = Some((node, NodePath::of_node(captured.node)));
+                self.compare_below(level, path, attr.kind, captured_dir, Some((node, attr)), components)
             }
-            (known, there) => {
-                if let Some(attr) = there {
+            (captured, present) => {
+                if let Some(attr) = present {
                     let node = self.present_node(&attr, &path);
                     let after = self.current_state(level, &path, &attr, node);
                     self.changes.push(NodeChange { node, before: None, after: Some(after) });
-                    self.compare_below(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
+                    self.compare_below(level, path.clone(), attr.kind, None, Some((node, attr)), components)?;
                 }
-                if let Some(known) = known {
-                    let node = removed_node_id(&known);
-                    let before = self.captured_state(level, &path, &known);
+                if let Some(captured) = captured {
+                    let node = removed_node_id(&captured);
+                    let before = self.captured_state(level, &path, &captured);
                     self.changes.push(NodeChange { node, before: Some(before), after: None });
-                    let then = Some((node, NodePath::of_node(known.node)));
-                    self.compare_below(level, path, known.kind, then, None, way)?;
+                    let captured_dir = Some((node, NodePath::of_node(captured.node)));
+                    self.compare_below(level, path, captured.kind, captured_dir, None, components)?;
                 }
                 Ok(())
             }
@@ -159,24 +160,21 @@ impl<'a> CaptureComparison<'a> {
         level: &DirectoryPair<'_>,
         path: StorePath,
         kind: NodeKind,
-        then: Option<(NodeId, NodePath)>,
-        now: Option<(NodeId, Attr)>,
-        way: &[&[u8]],
+        captured: Option<(NodeId, NodePath)>,
+        current: Option<(NodeId, Attr)>,
+        components: &[&[u8]],
     ) -> StoreResult<()> {
         let covered = coverage_of(self.parts, &path, kind);
-        if kind != NodeKind::Directory || covered != Coverage::Included && way.is_empty() {
+        if kind != NodeKind::Directory || covered != Coverage::Included && components.is_empty() {
             return Ok(());
         }
-        self.compare_directory(
-            &DirectoryPair { path, captured: then, current: now, parent: Some(level) },
-            way,
-        )
+        self.compare_directory(&DirectoryPair { path, captured, current, parent: Some(level) }, components)
     }
 
     /// The id of a node that exists: its inode, unless that inode was found at another path before.
     fn present_node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
-        let known = self.present_nodes.entry(attr.node).or_insert_with(|| path.clone());
-        if known == path {
+        let known_path = self.present_nodes.entry(attr.node).or_insert_with(|| path.clone());
+        if known_path == path {
             return attr.node;
         }
         NodeId(FIRST_REMOVED_NODE | first_u64(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
@@ -187,18 +185,22 @@ impl<'a> CaptureComparison<'a> {
         &mut self,
         level: &DirectoryPair<'_>,
         path: &StorePath,
-        known: &CapturedEntry,
+        captured: &CapturedEntry,
     ) -> NodeState {
         self.note_directory_now(level);
         NodeState {
             parent: level.captured.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
-            name: known.name.clone(),
+            name: captured.name.clone(),
             path: path.clone(),
-            kind: known.kind,
-            mode: known.mode,
-            modified: known.modified,
-            size: known.size,
-            content: if known.kind == NodeKind::Directory { None } else { self.capture.content_ref(known) },
+            kind: captured.kind,
+            mode: captured.mode,
+            modified: captured.modified,
+            size: captured.size,
+            content: if captured.kind == NodeKind::Directory {
+                None
+            } else {
+                self.capture.content_ref(captured)
+            },
         }
     }
 
@@ -213,8 +215,8 @@ impl<'a> CaptureComparison<'a> {
         self.note_directory_now(level);
         let parent = level.current.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
         let state = self.state_of(path, attr, parent);
-        let now = CurrentNode { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
-        self.current.insert(node, now);
+        let current = CurrentNode { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
+        self.current.insert(node, current);
         state
     }
 
@@ -235,8 +237,8 @@ impl<'a> CaptureComparison<'a> {
         let content = match attr.kind {
             NodeKind::File | NodeKind::Symlink => {
                 let Attr { kind, size, mode, modified, .. } = *attr;
-                let face = Fingerprint { kind, ino: attr.node.0, size, mode, modified };
-                ContentSource::in_tree(path.as_bytes().to_vec(), face)
+                let fingerprint = Fingerprint { kind, ino: attr.node.0, size, mode, modified };
+                ContentSource::in_tree(path.as_bytes().to_vec(), fingerprint)
                     .content_ref_beside_capture(self.store, size)
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
@@ -255,23 +257,23 @@ impl<'a> CaptureComparison<'a> {
 }
 
 /// Whether an entry is certainly unchanged.
-fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
-    match known.kind {
-        NodeKind::Directory => known.mode == attr.mode,
-        _ if known.host_tag == Some(attr.tag) => true,
+fn is_same(captured: &CapturedEntry, attr: &Attr) -> bool {
+    match captured.kind {
+        NodeKind::Directory => captured.mode == attr.mode,
+        _ if captured.host_tag == Some(attr.tag) => true,
         // Content that wasn't captured can't be compared.
-        _ if !known.has_content() => {
-            (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified)
+        _ if !captured.has_content() => {
+            (captured.size, captured.mode, captured.modified) == (attr.size, attr.mode, attr.modified)
         }
         _ => false,
     }
 }
 
 /// The id of a node that was removed.
-fn removed_node_id(known: &CapturedEntry) -> NodeId {
+fn removed_node_id(captured: &CapturedEntry) -> NodeId {
     NodeId(
         FIRST_REMOVED_NODE
-            | first_u64(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())),
+            | first_u64(blake3::Hasher::new().update(b"held").update(&captured.node.0.to_le_bytes())),
     )
 }
 

@@ -25,25 +25,25 @@ impl PhysicalStore {
     /// Captures what the scopes cover now, for the snapshot that is made next.
     pub(in super::super) fn capture_directory(
         &self,
-        extents: &CaptureScopes,
+        scopes: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<Captured>> {
-        let keeping = &self.history;
-        let shadow = keeping.ledger_or_begin()?.begin_capture_volume()?;
+        let history = &self.history;
+        let volume = history.ledger_or_create()?.begin_capture_volume()?;
         // One at a time: a second capture would only end the first one's turn. Where the disk can't be written there is
         // no lock.
-        let _lock = self.staging_if_open().map(|shop| shop.lock_snapshots()).transpose()?;
-        let turn = shadow.begin_capture()?;
-        let mut syncing = CaptureUpdate::new(self, &shadow, turn, operation, extents, progress);
-        let unread = syncing.run(keeping.max_file_bytes())?;
-        Ok(Some(shadow.finish_capture(turn, CapturedParts { extents: extents.clone(), unread })))
+        let _lock = self.staging_if_open().map(|staging| staging.lock_snapshots()).transpose()?;
+        let turn = volume.begin_capture()?;
+        let mut update = CaptureUpdate::new(self, &volume, turn, operation, scopes, progress);
+        let unread = update.run(history.max_file_bytes())?;
+        Ok(Some(volume.finish_capture(turn, CapturedParts { extents: scopes.clone(), unread })))
     }
 
     /// The directory as a snapshot captured it; `Unsupported` if no snapshot captured it at this revision.
-    pub(in super::super) fn as_of_snapshot(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        match self.captured_at(version)? {
-            Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
+    pub(in super::super) fn as_of_snapshot(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        match self.captured_at(revision)? {
+            Some((volume, parts)) => Ok(Arc::new(SnapshotView::new(&volume.at(revision), parts))),
             None => Err(StoreError::unsupported(
                 "a host directory can only be read as of a snapshot that includes it; for other versions use log, \
                  diff or undo",
@@ -59,40 +59,42 @@ impl PhysicalStore {
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        let holds = |parts: &CapturedParts| below.iter().all(|path| parts.extents.contains(path));
+        let covers_all = |parts: &CapturedParts| below.iter().all(|path| parts.extents.contains(path));
         let ledger = || self.revisions_of(&RevisionQuery::between(older, newer));
         if older == newer {
             return Ok(RevisionSet::default());
         }
-        let Some((shadow, before)) = self.captured_at(older)?.filter(|(_, parts)| holds(parts)) else {
+        let Some((volume, before)) = self.captured_at(older)?.filter(|(_, parts)| covers_all(parts)) else {
             return ledger();
         };
         if newer == RevisionNumber::NOW {
-            return CaptureComparison::new(self, &shadow.at(older), &before).revisions(older, below);
+            return CaptureComparison::new(self, &volume.at(older), &before).revisions(older, below);
         }
-        match self.captured_at(newer)?.filter(|(_, parts)| holds(parts)) {
-            Some((shadow, after)) => {
-                let mut deeds = shadow.store().revisions(&RevisionQuery::between(older, newer))?;
-                for deed in &mut deeds.revisions {
-                    deed.changes.retain(|line| is_captured(line, &before) && is_captured(line, &after));
+        match self.captured_at(newer)?.filter(|(_, parts)| covers_all(parts)) {
+            Some((volume, after)) => {
+                let mut revision_set = volume.store().revisions(&RevisionQuery::between(older, newer))?;
+                for revision in &mut revision_set.revisions {
+                    revision
+                        .changes
+                        .retain(|change| is_captured(change, &before) && is_captured(change, &after));
                 }
-                Ok(deeds)
+                Ok(revision_set)
             }
             None => ledger(),
         }
     }
 
     /// The capture volume, and which parts it has at a revision; `None` if no snapshot captured that.
-    fn captured_at(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
-        let Some(shadow) = self.history.capture_volume()? else { return Ok(None) };
-        Ok(shadow.parts_at(version)?.map(|parts| (shadow, parts)))
+    fn captured_at(&self, revision: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
+        let Some(volume) = self.history.capture_volume()? else { return Ok(None) };
+        Ok(volume.parts_at(revision)?.map(|parts| (volume, parts)))
     }
 }
 
 /// Whether both states of a node change belong to these parts.
-fn is_captured(line: &NodeChange, parts: &CapturedParts) -> bool {
-    let is_held = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::Excluded;
-    [&line.before, &line.after].into_iter().flatten().all(is_held)
+fn is_captured(change: &NodeChange, parts: &CapturedParts) -> bool {
+    let is_covered = |state: &NodeState| coverage_of(parts, &state.path, state.kind) != Coverage::Excluded;
+    [&change.before, &change.after].into_iter().flatten().all(is_covered)
 }
 
 /// Whether a path belongs to these parts. Of a directory that could not be read, the directory itself does, and nothing
@@ -107,20 +109,20 @@ fn coverage_of(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Cover
 
 /// Pairs entries with the same name on both sides. Both sides have to be sorted by name.
 fn pair_by_name(
-    known: Vec<CapturedEntry>,
-    there: Vec<Entry>,
+    captured: Vec<CapturedEntry>,
+    present: Vec<Entry>,
 ) -> impl Iterator<Item = (Vec<u8>, Option<CapturedEntry>, Option<Attr>)> {
-    let (mut known, mut there) = (known.into_iter().peekable(), there.into_iter().peekable());
+    let (mut captured, mut present) = (captured.into_iter().peekable(), present.into_iter().peekable());
     std::iter::from_fn(move || {
-        let first = match (known.peek(), there.peek()) {
+        let first = match (captured.peek(), present.peek()) {
             (None, None) => return None,
-            (Some(known), None) => known.name.clone(),
-            (None, Some(there)) => there.name.as_bytes().to_vec(),
-            (Some(known), Some(there)) => known.name.as_slice().min(there.name.as_bytes()).to_vec(),
+            (Some(captured), None) => captured.name.clone(),
+            (None, Some(present)) => present.name.as_bytes().to_vec(),
+            (Some(captured), Some(present)) => captured.name.as_slice().min(present.name.as_bytes()).to_vec(),
         };
-        let known = known.next_if(|known| known.name == first);
-        let there = there.next_if(|there| there.name.as_bytes() == first).map(|there| there.attr);
-        Some((first, known, there))
+        let captured = captured.next_if(|captured| captured.name == first);
+        let present = present.next_if(|present| present.name.as_bytes() == first).map(|present| present.attr);
+        Some((first, captured, present))
     })
 }
 
@@ -132,11 +134,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_concluded_from_what_could_not_be_looked_into() {
+    fn nothing_below_an_unreadable_directory_is_covered() {
         let path = |text: &str| StorePath::from_checked(text);
-        let all = CaptureScope::new(path("w"), path("w"), PathGlobs::none());
-        let parts = CapturedParts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
-        for (name, kind, covered) in [
+        let scope = CaptureScope::new(path("w"), path("w"), PathGlobs::none());
+        let parts = CapturedParts { extents: [scope].into_iter().collect(), unread: vec![path("w/locked")] };
+        for (name, kind, expected) in [
             ("w/open", NodeKind::Directory, Coverage::Included),
             ("w/locked", NodeKind::Directory, Coverage::DirectoryOnly),
             ("w/locked/x", NodeKind::File, Coverage::Excluded),
@@ -144,7 +146,7 @@ mod tests {
             ("w/lockedin", NodeKind::File, Coverage::Included),
             ("x", NodeKind::File, Coverage::Excluded),
         ] {
-            assert_eq!(coverage_of(&parts, &path(name), kind), covered, "{name}");
+            assert_eq!(coverage_of(&parts, &path(name), kind), expected, "{name}");
         }
     }
 }

@@ -21,15 +21,15 @@ pub(super) struct SnapshotView {
 }
 
 impl SnapshotView {
-    pub(super) fn new(shadow: &CaptureVolume, parts: CapturedParts) -> Self {
-        SnapshotView { store: shadow.store().clone(), parts }
+    pub(super) fn new(volume: &CaptureVolume, parts: CapturedParts) -> Self {
+        SnapshotView { store: volume.store().clone(), parts }
     }
 
     /// The volume as a Store, if the snapshot captured this path. Elsewhere the volume may have what earlier snapshots
     /// captured.
-    fn store_for(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
+    fn store_for(&self, at: &NodePath) -> StoreResult<&VirtualStore> {
         // A caller has a node only from an earlier call, which was checked.
-        if place.base != NodeId::ROOT || self.parts.extents.contains(&place.path) {
+        if at.base != NodeId::ROOT || self.parts.extents.contains(&at.path) {
             return Ok(&self.store);
         }
         Err(StoreError::unsupported("the snapshot doesn't include this part of the directory"))
@@ -102,8 +102,8 @@ impl Store for SnapshotView {
         // Clones share one list, so what other parts of a search could not read is taken out first.
         let earlier = grep.unreadable.take();
         let searched = self.store_for(at)?.grep(at, grep, visit);
-        let here = grep.unreadable.take().into_iter().map(|(path, cause)| (path, explain_cause(cause)));
-        earlier.into_iter().chain(here).for_each(|(path, cause)| grep.unreadable.add(path, cause));
+        let found = grep.unreadable.take().into_iter().map(|(path, cause)| (path, explain_cause(cause)));
+        earlier.into_iter().chain(found).for_each(|(path, cause)| grep.unreadable.add(path, cause));
         searched
     }
 

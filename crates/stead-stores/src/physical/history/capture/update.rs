@@ -34,7 +34,7 @@ pub(super) struct CaptureUpdate<'a> {
     volume: &'a CaptureVolume,
     turn: CaptureTurn,
     operation: &'a Operation,
-    extents: &'a CaptureScopes,
+    scopes: &'a CaptureScopes,
     progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     /// The content of larger files isn't captured.
     max_file_bytes: u64,
@@ -51,7 +51,7 @@ impl<'a> CaptureUpdate<'a> {
         volume: &'a CaptureVolume,
         turn: CaptureTurn,
         operation: &'a Operation,
-        extents: &'a CaptureScopes,
+        scopes: &'a CaptureScopes,
         progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> Self {
         let (pending_notes, unread) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ impl<'a> CaptureUpdate<'a> {
             volume,
             turn,
             operation,
-            extents,
+            scopes,
             progress,
             max_file_bytes: u64::MAX,
             pending_notes,
@@ -74,7 +74,7 @@ impl<'a> CaptureUpdate<'a> {
     /// read.
     pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
         self.max_file_bytes = limit;
-        for top in self.extents.roots() {
+        for top in self.scopes.roots() {
             self.capture_top(top)?;
         }
         self.flush()?;
@@ -91,21 +91,21 @@ impl<'a> CaptureUpdate<'a> {
         let mut parent = StorePath::empty();
         for name in top.components() {
             let path = parent.child(name);
-            let known = self.volume.children(&NodePath::from_root(parent))?;
-            let known = known.into_iter().find(|known| known.name == name);
-            let there = match self.store.stat(&NodePath::from_root(path.clone())) {
+            let captured = self.volume.children(&NodePath::from_root(parent))?;
+            let captured = captured.into_iter().find(|captured| captured.name == name);
+            let present = match self.store.stat(&NodePath::from_root(path.clone())) {
                 Ok(attr) => Some(attr),
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => None,
                 Err(error) => return Err(error),
             };
             let on_the_way = path != *top;
-            match there.filter(|attr| on_the_way && attr.kind == NodeKind::Directory) {
+            match present.filter(|attr| on_the_way && attr.kind == NodeKind::Directory) {
                 Some(attr) => {
-                    self.capture_directory(&path, &attr, known.as_ref());
+                    self.capture_directory(&path, &attr, captured.as_ref());
                     self.flush()?;
                 }
                 None => {
-                    self.capture_entry(&path, there.filter(|_| !on_the_way), known.as_ref())?;
+                    self.capture_entry(&path, present.filter(|_| !on_the_way), captured.as_ref())?;
                     return Ok(());
                 }
             }
@@ -114,19 +114,19 @@ impl<'a> CaptureUpdate<'a> {
         Ok(())
     }
 
-    /// Captures the entries of a directory, which the volume has at `place`. Returns whether names were added or
+    /// Captures the entries of a directory, which the volume has at `at`. Returns whether names were added or
     /// removed.
     fn capture_children(
         &mut self,
         path: &StorePath,
-        place: Option<NodePath>,
+        at: Option<NodePath>,
         covered: Coverage,
     ) -> StoreResult<bool> {
         let listed = match covered {
             Coverage::Included => self.store.list(&NodePath::from_root(path.clone()), &Page::ALL),
             Coverage::DirectoryOnly | Coverage::Excluded => Err(StoreError::NotFound),
         };
-        let there = match listed {
+        let present = match listed {
             Ok(listing) => listing.entries,
             // It was removed meanwhile, or its entries are excluded.
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
@@ -136,17 +136,17 @@ impl<'a> CaptureUpdate<'a> {
                 Vec::new()
             }
         };
-        let known = match place {
-            Some(place) => self.volume.children(&place)?,
+        let captured = match at {
+            Some(at) => self.volume.children(&at)?,
             None => Vec::new(),
         };
         let mut touched = false;
-        for (name, known, there) in pair_by_name(known, there) {
+        for (name, captured, present) in pair_by_name(captured, present) {
             self.names_seen += 1;
             if self.names_seen.is_multiple_of(NAMES_PER_PROGRESS) {
                 (self.progress)(self.names_seen)?;
             }
-            touched |= self.capture_entry(&path.child(&name), there, known.as_ref())?;
+            touched |= self.capture_entry(&path.child(&name), present, captured.as_ref())?;
         }
         Ok(touched)
     }
@@ -155,44 +155,49 @@ impl<'a> CaptureUpdate<'a> {
     fn capture_entry(
         &mut self,
         path: &StorePath,
-        there: Option<Attr>,
-        known: Option<&CapturedEntry>,
+        present: Option<Attr>,
+        captured: Option<&CapturedEntry>,
     ) -> StoreResult<bool> {
-        let judged = there.map(|attr| (attr, self.extents.coverage(path, attr.kind)));
-        let wanted = judged.filter(|(attr, covered)| {
+        let with_coverage = present.map(|attr| (attr, self.scopes.coverage(path, attr.kind)));
+        let included = with_coverage.filter(|(attr, covered)| {
             *covered != Coverage::Excluded
                 && matches!(attr.kind, NodeKind::File | NodeKind::Directory | NodeKind::Symlink)
         });
-        let Some((attr, covered)) = wanted else {
-            return if known.is_some() { self.note_removal(path).map(|()| true) } else { Ok(false) };
+        let Some((attr, covered)) = included else {
+            return if captured.is_some() { self.note_removal(path).map(|()| true) } else { Ok(false) };
         };
-        let same_kind = known.filter(|known| known.kind == attr.kind);
-        if known.is_some() && same_kind.is_none() {
+        let same_kind = captured.filter(|captured| captured.kind == attr.kind);
+        if captured.is_some() && same_kind.is_none() {
             self.note_removal(path)?;
         }
-        let known = same_kind;
+        let captured = same_kind;
         match attr.kind {
             NodeKind::Directory => {
-                self.capture_directory(path, &attr, known);
-                let touched =
-                    self.capture_children(path, known.map(|known| NodePath::of_node(known.node)), covered)?;
-                if touched || known.is_none_or(|known| known.modified != attr.modified) {
+                self.capture_directory(path, &attr, captured);
+                let touched = self.capture_children(
+                    path,
+                    captured.map(|captured| NodePath::of_node(captured.node)),
+                    covered,
+                )?;
+                if touched || captured.is_none_or(|captured| captured.modified != attr.modified) {
                     let (at, modified) = (NodePath::from_root(path.clone()), Some(attr.modified));
                     self.add_note(CaptureNote::Changed(Step::SetAttr { at, mode: None, modified }, None), 0)?;
                 }
             }
-            NodeKind::File => self.capture_file(path, &attr, known)?,
-            NodeKind::Symlink | NodeKind::Special(_) => self.capture_symlink(path, &attr, known)?,
+            NodeKind::File => self.capture_file(path, &attr, captured)?,
+            NodeKind::Symlink | NodeKind::Special(_) => self.capture_symlink(path, &attr, captured)?,
         }
-        Ok(known.is_none())
+        Ok(captured.is_none())
     }
 
     /// Captures a directory itself, without its entries.
-    fn capture_directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
+    fn capture_directory(&mut self, path: &StorePath, attr: &Attr, captured: Option<&CapturedEntry>) {
         let (at, mode) = (NodePath::from_root(path.clone()), Some(attr.mode));
-        let step = match known {
-            Some(known) if known.kind == NodeKind::Directory && known.mode == attr.mode => return,
-            Some(known) if known.kind == NodeKind::Directory => Step::SetAttr { at, mode, modified: None },
+        let step = match captured {
+            Some(captured) if captured.kind == NodeKind::Directory && captured.mode == attr.mode => return,
+            Some(captured) if captured.kind == NodeKind::Directory => {
+                Step::SetAttr { at, mode, modified: None }
+            }
             Some(_) => {
                 self.pending_notes.push(removal(path));
                 Step::Mkdir { at, parents: Parents::Required, mode }
@@ -206,23 +211,23 @@ impl<'a> CaptureUpdate<'a> {
         &mut self,
         path: &StorePath,
         attr: &Attr,
-        known: Option<&CapturedEntry>,
+        captured: Option<&CapturedEntry>,
     ) -> StoreResult<()> {
-        if let Some(known) = known {
-            let complete = known.has_content() || attr.size > self.max_file_bytes;
-            if complete && known.host_tag == Some(attr.tag) {
+        if let Some(captured) = captured {
+            let complete = captured.has_content() || attr.size > self.max_file_bytes;
+            if complete && captured.host_tag == Some(attr.tag) {
                 return Ok(());
             }
-            if let Some(tag) = self.unchanged_tag(path, attr, known)? {
-                return self.add_note(CaptureNote::Unchanged(known.node, tag), 0);
+            if let Some(tag) = self.unchanged_tag(path, attr, captured)? {
+                return self.add_note(CaptureNote::Unchanged(captured.node, tag), 0);
             }
         }
         let Some((content, attr)) = self.read_file(path, attr)? else {
             // It was removed meanwhile.
-            return if known.is_some() { self.note_removal(path) } else { Ok(()) };
+            return if captured.is_some() { self.note_removal(path) } else { Ok(()) };
         };
         let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
-        let put = PutOptions {
+        let options = PutOptions {
             expect: Precondition::Any,
             parents: Parents::Required,
             mode: Some(attr.mode),
@@ -230,7 +235,7 @@ impl<'a> CaptureUpdate<'a> {
             displaced: DisplacedContent::Keep,
             max_size: None,
         };
-        let step = Step::Write { at: NodePath::from_root(path.clone()), content, options: put };
+        let step = Step::Write { at: NodePath::from_root(path.clone()), content, options };
         self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
     }
 
@@ -238,21 +243,21 @@ impl<'a> CaptureUpdate<'a> {
         &mut self,
         path: &StorePath,
         attr: &Attr,
-        known: Option<&CapturedEntry>,
+        captured: Option<&CapturedEntry>,
     ) -> StoreResult<()> {
-        if known.is_some_and(|known| known.host_tag == Some(attr.tag)) {
+        if captured.is_some_and(|captured| captured.host_tag == Some(attr.tag)) {
             return Ok(());
         }
         let at = NodePath::from_root(path.clone());
         let target = match self.store.link_target(&at) {
             Ok(target) => target,
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
-            Err(_) => return if known.is_some() { self.note_removal(path) } else { Ok(()) },
+            Err(_) => return if captured.is_some() { self.note_removal(path) } else { Ok(()) },
         };
-        if let Some(known) = known
-            && self.volume.hash(known)? == Some(*blake3::hash(&target).as_bytes())
+        if let Some(captured) = captured
+            && self.volume.hash(captured)? == Some(*blake3::hash(&target).as_bytes())
         {
-            return self.add_note(CaptureNote::Unchanged(known.node, attr.tag), 0);
+            return self.add_note(CaptureNote::Unchanged(captured.node, attr.tag), 0);
         }
         let bytes = target.len();
         let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
@@ -265,10 +270,11 @@ impl<'a> CaptureUpdate<'a> {
         &mut self,
         path: &StorePath,
         attr: &Attr,
-        known: &CapturedEntry,
+        captured: &CapturedEntry,
     ) -> StoreResult<Option<VersionTag>> {
-        let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
-        if !looks || !known.has_content() || attr.size > self.max_file_bytes {
+        let same_attributes =
+            (captured.size, captured.mode, captured.modified) == (attr.size, attr.mode, attr.modified);
+        if !same_attributes || !captured.has_content() || attr.size > self.max_file_bytes {
             return Ok(None);
         }
         let located = self.store.locate(&NodePath::from_root(path.clone()), LookupPurpose::Find)?;
@@ -286,9 +292,9 @@ impl<'a> CaptureUpdate<'a> {
                 }
             }
         }
-        let still = host::stat(&file).map_err(errno_to_store_error)? == stat && stat.tag() == attr.tag;
-        let same = attr.size == 0 || self.volume.hash(known)? == Some(hasher.finish());
-        Ok((still && same).then_some(attr.tag))
+        let is_unchanged = host::stat(&file).map_err(errno_to_store_error)? == stat && stat.tag() == attr.tag;
+        let same_content = attr.size == 0 || self.volume.hash(captured)? == Some(hasher.finish());
+        Ok((is_unchanged && same_content).then_some(attr.tag))
     }
 
     /// Reads a file: its content, and the attributes that it had then. Only the size, if the file is too large or the
@@ -313,11 +319,11 @@ impl<'a> CaptureUpdate<'a> {
             } else {
                 self.stage_large_content(&file, stat.size)?
             };
-            let now = host::stat(&file).map_err(errno_to_store_error)?;
+            let current = host::stat(&file).map_err(errno_to_store_error)?;
             // The attributes from before reading: if the file was written to meanwhile, the next capture reads it
             // again.
             last = Some((content, stat.attr()));
-            if now == stat {
+            if current == stat {
                 break;
             }
         }
@@ -330,8 +336,8 @@ impl<'a> CaptureUpdate<'a> {
         let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         while done < size {
-            let wanted = usize::try_from(size - done).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE);
-            match read_full(file, done, &mut buffer[..wanted])? {
+            let length = usize::try_from(size - done).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE);
+            match read_full(file, done, &mut buffer[..length])? {
                 0 => break,
                 count => {
                     draft.write_at(done, &buffer[..count])?;

@@ -37,10 +37,10 @@ const MAX_TRIES: usize = 4;
 
 impl PhysicalStore {
     pub(in super::super) fn revisions_of(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
-        let keeping = &*self.history;
-        let Some(ledger) = keeping.ledger()? else {
+        let history = &*self.history;
+        let Some(ledger) = history.ledger()? else {
             return match &query.at {
-                Some(place) => self.stat_at(place).map(|_| RevisionSet::default()),
+                Some(at) => self.stat_at(at).map(|_| RevisionSet::default()),
                 None => Ok(RevisionSet::default()),
             };
         };
@@ -51,18 +51,18 @@ impl PhysicalStore {
                 // Recorded actions may not have happened yet. Locking the tree waits for them.
                 drop(self.lock_tree_if_staged()?);
             }
-            let deeds = LedgerReplay::new(self, keeping, &*ledger, query).revisions();
+            let revisions = LedgerReplay::new(self, history, &*ledger, query).revisions();
             if ledger.last_revision()? == last {
-                return deeds;
+                return revisions;
             }
         }
-        let _alone = self.lock_tree_if_staged()?;
-        LedgerReplay::new(self, keeping, &*ledger, query).revisions()
+        let _tree_lock = self.lock_tree_if_staged()?;
+        LedgerReplay::new(self, history, &*ledger, query).revisions()
     }
 
     /// Locks the whole tree, if this process has a staging area: without one it can't wait for other processes.
     fn lock_tree_if_staged(&self) -> StoreResult<Option<TreeLock<'_>>> {
-        self.staging_if_open().map_or(Ok(None), |shop| shop.locks.lock_tree())
+        self.staging_if_open().map_or(Ok(None), |staging| staging.locks.lock_tree())
     }
 }
 
@@ -144,49 +144,42 @@ impl<'a> LedgerReplay<'a> {
     }
 
     fn revisions(mut self) -> StoreResult<RevisionSet> {
-        if let Some(place) = &self.query.at {
-            self.subject = self.find_subject(place)?;
+        if let Some(at) = &self.query.at {
+            self.subject = self.find_subject(at)?;
         }
         let mut found = RevisionSet::default();
         let Some(oldest) = self.ledger.oldest_revision(self.query)? else { return Ok(found) };
-        let mut sieve = PathFilter::new(&self.query.paths);
+        let mut filter = PathFilter::new(&self.query.paths);
         let mut rows = LedgerRows::new(self.ledger);
         let mut next = rows.next()?;
-        while let Some(told) = next {
-            let version = told.revision;
-            if version < oldest || found.revisions.len() >= self.query.limit {
+        while let Some(stored_row) = next {
+            let revision = stored_row.revision;
+            if revision < oldest || found.revisions.len() >= self.query.limit {
                 break;
             }
-            let operation = match version <= self.query.up_to.0 {
-                true => self.ledger.operation(version)?.filter(|operation| self.query.matches(operation)),
+            let operation = match revision <= self.query.up_to.0 {
+                true => self.ledger.operation(revision)?.filter(|operation| self.query.matches(operation)),
                 false => None,
             };
-            let mut lines = NodeChanges::default();
-            let mut row = Some(told);
-            while let Some(told) = row.take_if(|told| told.revision == version) {
-                self.rewind_row(&told, operation.is_some().then_some(&mut lines))?;
+            let mut changes = NodeChanges::default();
+            let mut row = Some(stored_row);
+            while let Some(stored_row) = row.take_if(|stored_row| stored_row.revision == revision) {
+                self.rewind_row(&stored_row, operation.is_some().then_some(&mut changes))?;
                 row = rows.next()?;
             }
             next = row;
-            let mut lines = lines.changes;
+            let mut changes = changes.changes;
             // What the change both created and removed was never visible.
-            lines.retain(|line| line.before.is_some() || line.after.is_some());
-            lines.retain(|line| {
-                sieve
-                    .matches(line, || Ok::<_, Infallible>(self.path_now(line.node)))
+            changes.retain(|change| change.before.is_some() || change.after.is_some());
+            changes.retain(|change| {
+                filter
+                    .matches(change, || Ok::<_, Infallible>(self.path_now(change.node)))
                     .unwrap_or_else(|never| match never {})
             });
-            if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
+            if let Some(operation) = operation.filter(|_| !changes.is_empty()) {
                 let (undoes, undone) = self.ledger.undo_links(&operation)?;
-                let version = RevisionNumber(version);
-                found.revisions.push(Revision {
-                    number: version,
-                    operation,
-                    changes: lines,
-                    blind_at: None,
-                    undoes,
-                    undone,
-                });
+                let number = RevisionNumber(revision);
+                found.revisions.push(Revision { number, operation, changes, blind_at: None, undoes, undone });
             }
         }
         self.ledger.add_unchanged(self.query, &mut found.revisions)?;
@@ -201,215 +194,222 @@ impl<'a> LedgerReplay<'a> {
         Some(StorePath::from_checked(path.clone()))
     }
 
-    /// Goes back over one row. Adds what it changed to `lines`, if that is asked for.
-    fn rewind_row(&mut self, told: &StoredLedgerRow, lines: Option<&mut NodeChanges>) -> StoreResult<()> {
-        let said = LedgerEvent::from_row(told)?;
-        let row = (told.revision, told.row.seq);
+    /// Goes back over one row. Adds what it changed to `changes`, if that is asked for.
+    fn rewind_row(
+        &mut self,
+        stored_row: &StoredLedgerRow,
+        changes: Option<&mut NodeChanges>,
+    ) -> StoreResult<()> {
+        let event = LedgerEvent::from_row(stored_row)?;
+        let row = (stored_row.revision, stored_row.row.seq);
         if let QuerySubject::Removed(at, path) = &self.subject
             && *at == row
         {
             self.subject = QuerySubject::At(path.clone());
         }
         let mut ignored = NodeChanges::default();
-        let lines = lines.unwrap_or(&mut ignored);
-        match said.kind {
-            LedgerEventKind::Placed => self.rewind_placed(&said, row, lines),
-            LedgerEventKind::Removed => self.rewind_removed(&said, row, told.content_hash, lines),
-            LedgerEventKind::Moved => self.rewind_moved(&said, row, lines),
-            LedgerEventKind::Exchanged => self.rewind_exchanged(&said, row, lines),
+        let changes = changes.unwrap_or(&mut ignored);
+        match event.kind {
+            LedgerEventKind::Placed => self.rewind_placed(&event, row, changes),
+            LedgerEventKind::Removed => self.rewind_removed(&event, row, stored_row.content_hash, changes),
+            LedgerEventKind::Moved => self.rewind_moved(&event, row, changes),
+            LedgerEventKind::Exchanged => self.rewind_exchanged(&event, row, changes),
             LedgerEventKind::Replaced | LedgerEventKind::Patched | LedgerEventKind::AttributesSet => {
-                self.rewind_written(&said, row, told.content_hash, lines);
+                self.rewind_written(&event, row, stored_row.content_hash, changes);
             }
         }
         Ok(())
     }
 
-    fn rewind_placed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
-        let track = self.tracked_after(said, row);
-        let after = self.state_of(&track, &said.path);
-        if let Some(node) = said.detail.revived_node.filter(|node| *node >= FIRST_REMOVED_NODE) {
+    fn rewind_placed(&mut self, event: &LedgerEvent, row: (i64, i64), changes: &mut NodeChanges) {
+        let track = self.tracked_after(event, row);
+        let after = self.state_of(&track, &event.path);
+        if let Some(node) = event.detail.revived_node.filter(|node| *node >= FIRST_REMOVED_NODE) {
             self.revived.insert(NodeId(node), track.node);
         }
-        if self.wants(&said.path) {
-            lines.add(track.node, None, Some(after));
+        if self.wants(&event.path) {
+            changes.add(track.node, None, Some(after));
         }
-        if let QuerySubject::At(top) = &self.subject
-            && is_at_or_below(top, &said.path)
+        if let QuerySubject::At(subject_path) = &self.subject
+            && is_at_or_below(subject_path, &event.path)
         {
             self.subject = QuerySubject::NotYetCreated;
         }
-        self.take_subtree(&said.path);
-        self.tracked.insert(said.path.clone(), None);
+        self.take_subtree(&event.path);
+        self.tracked.insert(event.path.clone(), None);
         if track.fingerprint.kind == NodeKind::Directory {
-            self.passed_moves.push(PassedMove::Placed(said.path.clone()));
+            self.passed_moves.push(PassedMove::Placed(event.path.clone()));
         }
     }
 
     fn rewind_removed(
         &mut self,
-        said: &LedgerEvent,
+        event: &LedgerEvent,
         row: (i64, i64),
         hash: Option<[u8; 32]>,
-        lines: &mut NodeChanges,
+        changes: &mut NodeChanges,
     ) {
-        self.take_subtree(&said.path);
-        let stash = self.history.stat_displaced(row, b"").filter(|_| said.displaced_kept);
-        if said.detail.before.is_none_or(|before| before.kind == NodeKind::Directory) {
-            let stashed = stash.is_some();
-            self.passed_moves.push(PassedMove::Removed { path: said.path.clone(), row, stashed });
+        self.take_subtree(&event.path);
+        let displaced_stat = self.history.stat_displaced(row, b"").filter(|_| event.displaced_kept);
+        if event.detail.before.is_none_or(|before| before.kind == NodeKind::Directory) {
+            let content_kept = displaced_stat.is_some();
+            self.passed_moves.push(PassedMove::Removed { path: event.path.clone(), row, content_kept });
         }
-        let mut paths = vec![said.path.clone()];
-        if stash.is_some_and(|stat| stat.is_dir()) {
+        let mut paths = vec![event.path.clone()];
+        if displaced_stat.is_some_and(|stat| stat.is_dir()) {
             let name = displaced_name(row.0, row.1);
             // Pruning may be removing it right now.
-            let past = self.history.displaced_dir_of(row);
-            let found = past.and_then(|past| entries_below(past, name.as_bytes())).unwrap_or_default();
-            paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
+            let displaced_dir = self.history.displaced_dir_of(row);
+            let found = displaced_dir
+                .and_then(|displaced_dir| entries_below(displaced_dir, name.as_bytes()))
+                .unwrap_or_default();
+            paths.extend(found.iter().skip(1).map(|(path, _)| join(&event.path, path)));
         }
-        if let Some(before) = said.detail.before {
-            let same =
-                stash.is_some_and(|stat| stat.is_dir() || Fingerprint::of(&stat).has_same_content(&before));
-            let content = same.then(|| ContentSource::displaced(row, Vec::new(), &before));
+        if let Some(before) = event.detail.before {
+            let is_same = displaced_stat
+                .is_some_and(|stat| stat.is_dir() || Fingerprint::of(&stat).has_same_content(&before));
+            let content = is_same.then(|| ContentSource::displaced(row, Vec::new(), &before));
             let track =
                 TrackedNode { node: self.removed_node(row, b""), fingerprint: before, source: content, hash };
-            self.tracked.insert(said.path.clone(), Some(track));
+            self.tracked.insert(event.path.clone(), Some(track));
         }
         for path in paths {
             if self.wants(&path)
                 && let Some(track) = self.tracked_at(&path)
             {
                 let before = self.state_of(&track, &path);
-                lines.add(track.node, Some(before), None);
+                changes.add(track.node, Some(before), None);
             }
         }
     }
 
-    fn rewind_moved(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
-        let (from, to) = (said.path.clone(), said.other_path.clone().unwrap_or_default());
-        let track = self.tracked_left_at(&to, said.detail.before, row);
+    fn rewind_moved(&mut self, event: &LedgerEvent, row: (i64, i64), changes: &mut NodeChanges) {
+        let (from, to) = (event.path.clone(), event.other_path.clone().unwrap_or_default());
+        let track = self.tracked_left_at(&to, event.detail.before, row);
         let after = self.state_of(&track, &to);
-        let mut wanted = self.wants(&to);
+        let mut is_wanted = self.wants(&to);
         let below_to = self.take_subtree(&to);
         self.take_subtree(&from);
         self.put_subtree(&from, below_to);
-        if let QuerySubject::At(top) = &mut self.subject
-            && is_at_or_below(top, &to)
+        if let QuerySubject::At(subject_path) = &mut self.subject
+            && is_at_or_below(subject_path, &to)
         {
-            *top = [&from, &top[to.len()..]].concat();
+            *subject_path = [&from, &subject_path[to.len()..]].concat();
         }
         self.tracked.insert(to.clone(), None);
         if track.fingerprint.kind == NodeKind::Directory {
             self.passed_moves.push(PassedMove::Moved(from.clone(), to));
         }
-        wanted |= self.wants(&from);
-        if wanted {
+        is_wanted |= self.wants(&from);
+        if is_wanted {
             let before = self.state_of(&track, &from);
-            lines.add(track.node, Some(before), Some(after));
+            changes.add(track.node, Some(before), Some(after));
         }
     }
 
-    fn rewind_exchanged(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
-        let (from, to) = (said.path.clone(), said.other_path.clone().unwrap_or_default());
+    fn rewind_exchanged(&mut self, event: &LedgerEvent, row: (i64, i64), changes: &mut NodeChanges) {
+        let (from, to) = (event.path.clone(), event.other_path.clone().unwrap_or_default());
         // What was at `from` is at `to` after the exchange, and the other way round.
-        let one = self.tracked_left_at(&to, said.detail.before, row);
-        let other = self.tracked_left_at(&from, said.detail.after, (row.0, !row.1));
-        let after = [self.state_of(&one, &to), self.state_of(&other, &from)];
-        let mut wanted = [self.wants(&to), self.wants(&from)];
+        let first = self.tracked_left_at(&to, event.detail.before, row);
+        let second = self.tracked_left_at(&from, event.detail.after, (row.0, !row.1));
+        let after = [self.state_of(&first, &to), self.state_of(&second, &from)];
+        let mut is_wanted = [self.wants(&to), self.wants(&from)];
         let (below_to, below_from) = (self.take_subtree(&to), self.take_subtree(&from));
         self.put_subtree(&from, below_to);
         self.put_subtree(&to, below_from);
-        if let QuerySubject::At(top) = &mut self.subject {
-            if is_at_or_below(top, &to) {
-                *top = [&from, &top[to.len()..]].concat();
-            } else if is_at_or_below(top, &from) {
-                *top = [&to, &top[from.len()..]].concat();
+        if let QuerySubject::At(subject_path) = &mut self.subject {
+            if is_at_or_below(subject_path, &to) {
+                *subject_path = [&from, &subject_path[to.len()..]].concat();
+            } else if is_at_or_below(subject_path, &from) {
+                *subject_path = [&to, &subject_path[from.len()..]].concat();
             }
         }
-        if one.fingerprint.kind == NodeKind::Directory || other.fingerprint.kind == NodeKind::Directory {
+        if first.fingerprint.kind == NodeKind::Directory || second.fingerprint.kind == NodeKind::Directory {
             self.passed_moves.push(PassedMove::Exchanged(from.clone(), to.clone()));
         }
-        wanted[0] |= self.wants(&from);
-        wanted[1] |= self.wants(&to);
-        for ((track, path), (after, wanted)) in
-            [(one, from), (other, to)].into_iter().zip(after.into_iter().zip(wanted))
+        is_wanted[0] |= self.wants(&from);
+        is_wanted[1] |= self.wants(&to);
+        for ((track, path), (after, is_wanted)) in
+            [(first, from), (second, to)].into_iter().zip(after.into_iter().zip(is_wanted))
         {
-            if wanted {
+            if is_wanted {
                 let before = self.state_of(&track, &path);
-                lines.add(track.node, Some(before), Some(after));
+                changes.add(track.node, Some(before), Some(after));
             }
         }
     }
 
     fn rewind_written(
         &mut self,
-        said: &LedgerEvent,
+        event: &LedgerEvent,
         row: (i64, i64),
         hash: Option<[u8; 32]>,
-        lines: &mut NodeChanges,
+        changes: &mut NodeChanges,
     ) {
-        let mut track = self.tracked_after(said, row);
-        let after = self.state_of(&track, &said.path);
-        let Some(before) = said.detail.before else { return };
-        let another = before.kind != track.fingerprint.kind;
-        if another {
+        let mut track = self.tracked_after(event, row);
+        let after = self.state_of(&track, &event.path);
+        let Some(before) = event.detail.before else { return };
+        let kind_changed = before.kind != track.fingerprint.kind;
+        if kind_changed {
             // A symlink replaced a file, or a file a symlink: two nodes.
-            if self.wants(&said.path) {
-                lines.add(track.node, None, Some(after.clone()));
+            if self.wants(&event.path) {
+                changes.add(track.node, None, Some(after.clone()));
             }
             track.node = self.removed_node(row, b"");
         }
-        match (said.kind, &said.detail.patch) {
+        match (event.kind, &event.detail.patch) {
             (LedgerEventKind::Replaced, _) => {
-                let stash = self.history.stat_displaced(row, b"").filter(|_| said.displaced_kept);
-                let same = stash.is_some_and(|stat| Fingerprint::of(&stat).has_same_content(&before));
-                track.source = same.then(|| ContentSource::displaced(row, Vec::new(), &before));
+                let displaced_stat = self.history.stat_displaced(row, b"").filter(|_| event.displaced_kept);
+                let is_same =
+                    displaced_stat.is_some_and(|stat| Fingerprint::of(&stat).has_same_content(&before));
+                track.source = is_same.then(|| ContentSource::displaced(row, Vec::new(), &before));
                 track.hash = hash;
             }
             (LedgerEventKind::Patched, Some(replaced)) => {
-                let known = replaced.pieces.is_empty()
-                    || (said.displaced_kept && self.history.stat_displaced(row, b"").is_some());
+                let is_known = replaced.pieces.is_empty()
+                    || (event.displaced_kept && self.history.stat_displaced(row, b"").is_some());
                 track.source =
-                    track.source.filter(|_| known).map(|content| content.before_patch(row, replaced));
+                    track.source.filter(|_| is_known).map(|content| content.before_patch(row, replaced));
                 track.hash = None;
             }
             _ => {}
         }
         track.fingerprint = before;
-        self.tracked.insert(said.path.clone(), Some(track.clone()));
-        if self.wants(&said.path) {
-            let before = self.state_of(&track, &said.path);
-            lines.add(track.node, Some(before), (!another).then_some(after));
+        self.tracked.insert(event.path.clone(), Some(track.clone()));
+        if self.wants(&event.path) {
+            let before = self.state_of(&track, &event.path);
+            changes.add(track.node, Some(before), (!kind_changed).then_some(after));
         }
     }
 
     /// Adds the current state of all nodes that the revisions name.
     fn describe_now(&self, found: &mut RevisionSet) {
-        let mut named: Vec<NodeId> = Vec::new();
-        for line in found.revisions.iter().flat_map(|deed| &deed.changes) {
-            named.push(line.node);
-            named.extend([&line.before, &line.after].into_iter().flatten().map(|state| state.parent));
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for change in found.revisions.iter().flat_map(|revision| &revision.changes) {
+            nodes.push(change.node);
+            nodes.extend([&change.before, &change.after].into_iter().flatten().map(|state| state.parent));
         }
-        for node in named {
+        for node in nodes {
             if found.current.contains_key(&node) {
                 continue;
             }
             if node == NodeId::ROOT {
                 if let Ok(stat) = host::stat(&self.store.root.dir) {
-                    let now = CurrentNode { path: StorePath::empty(), state: None, tag: stat.tag() };
-                    found.current.insert(node, now);
+                    let current = CurrentNode { path: StorePath::empty(), state: None, tag: stat.tag() };
+                    found.current.insert(node, current);
                 }
                 continue;
             }
             let Some(path) = self.present_nodes.get(&node) else { continue };
             let Some(stat) = self.stat_now(path) else { continue };
-            let face = Fingerprint::of(&stat);
+            let fingerprint = Fingerprint::of(&stat);
             let parent = match split(path).0 {
                 b"" => NodeId::ROOT,
                 parent => self.stat_now(parent).map_or(NodeId::ROOT, |stat| NodeId(stat.ino)),
             };
-            let content = Some(ContentSource::in_tree(path.clone(), face));
+            let content = Some(ContentSource::in_tree(path.clone(), fingerprint));
             let state = self.state_in_parent(
-                &TrackedNode { node, fingerprint: face, source: content, hash: None },
+                &TrackedNode { node, fingerprint, source: content, hash: None },
                 parent,
                 path,
             );

@@ -23,16 +23,16 @@ impl LedgerReplay<'_> {
     pub(super) fn wants(&self, path: &[u8]) -> bool {
         match &self.subject {
             QuerySubject::Everything => true,
-            QuerySubject::At(top) => is_at_or_below(path, top),
+            QuerySubject::At(subject_path) => is_at_or_below(path, subject_path),
             QuerySubject::Removed(..) | QuerySubject::NotYetCreated => false,
         }
     }
 
     /// Finds the node at a path, or the last one that was there.
-    pub(super) fn find_subject(&self, place: &NodePath) -> StoreResult<QuerySubject> {
-        let mut path = place.path.as_bytes().to_vec();
-        if place.base != NodeId::ROOT {
-            let from = self.store.node_path_table.path(place.base.0).ok_or(StoreError::NotFound)?;
+    pub(super) fn find_subject(&self, at: &NodePath) -> StoreResult<QuerySubject> {
+        let mut path = at.path.as_bytes().to_vec();
+        if at.base != NodeId::ROOT {
+            let from = self.store.node_path_table.path(at.base.0).ok_or(StoreError::NotFound)?;
             path = join(&from, &path);
         }
         if path.is_empty() {
@@ -43,21 +43,25 @@ impl LedgerReplay<'_> {
         }
         let mut rows = LedgerRows::new(self.ledger);
         let mut newer: Vec<(LedgerEvent, (i64, i64))> = Vec::new();
-        while let Some(told) = rows.next()? {
-            let (said, row) = (LedgerEvent::from_row(&told)?, (told.revision, told.row.seq));
-            let ends = match said.kind {
-                LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &said.path),
+        while let Some(stored_row) = rows.next()? {
+            let (event, row) =
+                (LedgerEvent::from_row(&stored_row)?, (stored_row.revision, stored_row.row.seq));
+            let ends_there = match event.kind {
+                LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &event.path),
                 LedgerEventKind::Exchanged => {
-                    is_at_or_below(&path, &said.path)
-                        || said.other_path.as_ref().is_some_and(|other| is_at_or_below(&path, other))
+                    is_at_or_below(&path, &event.path)
+                        || event
+                            .other_path
+                            .as_ref()
+                            .is_some_and(|other_path| is_at_or_below(&path, other_path))
                 }
                 LedgerEventKind::Placed
                 | LedgerEventKind::Replaced
                 | LedgerEventKind::Patched
                 | LedgerEventKind::AttributesSet => false,
             };
-            newer.push((said, row));
-            if ends {
+            newer.push((event, row));
+            if ends_there {
                 return Ok(follow_to_now(path, newer));
             }
         }
@@ -67,17 +71,17 @@ impl LedgerReplay<'_> {
 
 /// Finds where the node is now that was at `path` before the oldest of these entries, which come newest first.
 fn follow_to_now(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
-    for (said, row) in entries.iter().rev() {
-        let other = said.other_path.as_deref().unwrap_or_default();
-        match said.kind {
-            LedgerEventKind::Removed if is_at_or_below(&path, &said.path) => {
+    for (event, row) in entries.iter().rev() {
+        let other_path = event.other_path.as_deref().unwrap_or_default();
+        match event.kind {
+            LedgerEventKind::Removed if is_at_or_below(&path, &event.path) => {
                 return QuerySubject::Removed(*row, path);
             }
-            LedgerEventKind::Moved | LedgerEventKind::Exchanged if is_at_or_below(&path, &said.path) => {
-                path = [other, &path[said.path.len()..]].concat();
+            LedgerEventKind::Moved | LedgerEventKind::Exchanged if is_at_or_below(&path, &event.path) => {
+                path = [other_path, &path[event.path.len()..]].concat();
             }
-            LedgerEventKind::Exchanged if is_at_or_below(&path, other) => {
-                path = [&said.path, &path[other.len()..]].concat();
+            LedgerEventKind::Exchanged if is_at_or_below(&path, other_path) => {
+                path = [&event.path, &path[other_path.len()..]].concat();
             }
             _ => {}
         }

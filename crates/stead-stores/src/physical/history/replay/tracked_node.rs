@@ -31,7 +31,7 @@ pub(super) struct TrackedNode {
 #[derive(Debug)]
 pub(super) enum PassedMove {
     Placed(Vec<u8>),
-    Removed { path: Vec<u8>, row: (i64, i64), stashed: bool },
+    Removed { path: Vec<u8>, row: (i64, i64), content_kept: bool },
     Moved(Vec<u8>, Vec<u8>),
     Exchanged(Vec<u8>, Vec<u8>),
 }
@@ -47,31 +47,32 @@ enum TracedLocation {
 
 impl LedgerReplay<'_> {
     /// The tracked node that a row left at its own path.
-    pub(super) fn tracked_after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
-        self.tracked_left_at(&said.path, said.detail.after, row)
+    pub(super) fn tracked_after(&mut self, event: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
+        self.tracked_left_at(&event.path, event.detail.after, row)
     }
 
     /// The tracked node that a row left at the path `at`, with this fingerprint.
     pub(super) fn tracked_left_at(
         &mut self,
         at: &[u8],
-        face: Option<Fingerprint>,
+        fingerprint: Option<Fingerprint>,
         row: (i64, i64),
     ) -> TrackedNode {
-        let track = match (self.tracked_at(at), face) {
-            (Some(track), Some(face))
-                if track.fingerprint.has_same_content(&face) || face.kind == NodeKind::Directory =>
+        let track = match (self.tracked_at(at), fingerprint) {
+            (Some(track), Some(fingerprint))
+                if track.fingerprint.has_same_content(&fingerprint)
+                    || fingerprint.kind == NodeKind::Directory =>
             {
-                TrackedNode { fingerprint: face, ..track }
+                TrackedNode { fingerprint, ..track }
             }
             // Another program has changed it since.
-            (Some(track), Some(face)) => {
-                TrackedNode { node: track.node, fingerprint: face, source: None, hash: None }
+            (Some(track), Some(fingerprint)) => {
+                TrackedNode { node: track.node, fingerprint, source: None, hash: None }
             }
             (Some(track), None) => track,
-            (None, face) => TrackedNode {
+            (None, fingerprint) => TrackedNode {
                 node: self.removed_node(row, at),
-                fingerprint: face.unwrap_or(UNKNOWN_FINGERPRINT),
+                fingerprint: fingerprint.unwrap_or(UNKNOWN_FINGERPRINT),
                 source: None,
                 hash: None,
             },
@@ -82,27 +83,27 @@ impl LedgerReplay<'_> {
 
     /// The node at a path at the replay's current time, if one is known to be there.
     pub(super) fn tracked_at(&mut self, path: &[u8]) -> Option<TrackedNode> {
-        if let Some(known) = self.tracked.get(path) {
-            return known.clone();
+        if let Some(tracked) = self.tracked.get(path) {
+            return tracked.clone();
         }
         let track = match self.trace(path) {
-            TracedLocation::InTree(now) => {
-                let face = Fingerprint::of(&self.stat_now(&now)?);
-                let node = self.present_node(face.ino, &now);
+            TracedLocation::InTree(current_path) => {
+                let fingerprint = Fingerprint::of(&self.stat_now(&current_path)?);
+                let node = self.present_node(fingerprint.ino, &current_path);
                 TrackedNode {
                     node,
-                    fingerprint: face,
-                    source: Some(ContentSource::in_tree(now, face)),
+                    fingerprint,
+                    source: Some(ContentSource::in_tree(current_path, fingerprint)),
                     hash: None,
                 }
             }
             TracedLocation::Displaced(row, below) => {
-                let face = Fingerprint::of(&self.history.stat_displaced(row, &below)?);
+                let fingerprint = Fingerprint::of(&self.history.stat_displaced(row, &below)?);
                 let node = self.removed_node(row, &below);
                 TrackedNode {
                     node,
-                    fingerprint: face,
-                    source: Some(ContentSource::displaced(row, below, &face)),
+                    fingerprint,
+                    source: Some(ContentSource::displaced(row, below, &fingerprint)),
                     hash: None,
                 }
             }
@@ -119,10 +120,10 @@ impl LedgerReplay<'_> {
         for passed in self.passed_moves.iter().rev() {
             match passed {
                 PassedMove::Placed(at) if is_at_or_below(&path, at) => return TracedLocation::Nowhere,
-                PassedMove::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
-                    let rest = &path[at.len()..];
-                    let below = rest.strip_prefix(b"/").unwrap_or(rest).to_vec();
-                    return if *stashed {
+                PassedMove::Removed { path: at, row, content_kept } if is_at_or_below(&path, at) => {
+                    let suffix = &path[at.len()..];
+                    let below = suffix.strip_prefix(b"/").unwrap_or(suffix).to_vec();
+                    return if *content_kept {
                         TracedLocation::Displaced(*row, below)
                     } else {
                         TracedLocation::Nowhere
@@ -160,8 +161,8 @@ impl LedgerReplay<'_> {
     /// The id of a node that exists: its inode, unless the replay met that inode at another path before.
     fn present_node(&mut self, ino: u64, path: &[u8]) -> NodeId {
         let node = NodeId(ino);
-        let known = self.present_nodes.entry(node).or_insert_with(|| path.to_vec());
-        if **known == *path {
+        let known_path = self.present_nodes.entry(node).or_insert_with(|| path.to_vec());
+        if **known_path == *path {
             return node;
         }
         let node = removed_node_id((i64::MAX, 0), path);
@@ -181,12 +182,12 @@ impl LedgerReplay<'_> {
         let below = [path, b"/"].concat()..[path, b"0"].concat();
         let keys = self.tracked.range(below).map(|(key, _)| key.clone());
         let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
-        let taken = keys.into_iter().filter_map(|key| self.tracked.remove_entry(&key));
-        taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
+        let subtree = keys.into_iter().filter_map(|key| self.tracked.remove_entry(&key));
+        subtree.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
     }
 
-    pub(super) fn put_subtree(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
-        self.tracked.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
+    pub(super) fn put_subtree(&mut self, path: &[u8], subtree: Vec<(Vec<u8>, Option<TrackedNode>)>) {
+        self.tracked.extend(subtree.into_iter().map(|(suffix, track)| ([path, &suffix].concat(), track)));
     }
 
     /// The id of the directory at a path, at the replay's current time.
@@ -205,10 +206,10 @@ impl LedgerReplay<'_> {
     }
 
     pub(super) fn state_in_parent(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
-        let TrackedNode { fingerprint: face, source: content, hash, .. } = track;
-        let content = match face.kind {
+        let TrackedNode { fingerprint, source: content, hash, .. } = track;
+        let content = match fingerprint.kind {
             NodeKind::File | NodeKind::Symlink => {
-                content.as_ref().and_then(|content| content.content_ref(self.store, *hash, face.size))
+                content.as_ref().and_then(|content| content.content_ref(self.store, *hash, fingerprint.size))
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
@@ -216,19 +217,19 @@ impl LedgerReplay<'_> {
             parent,
             name: split(path).1.to_vec(),
             path: StorePath::from_checked(path),
-            kind: face.kind,
-            mode: face.mode,
-            modified: face.modified,
-            size: face.size,
+            kind: fingerprint.kind,
+            mode: fingerprint.mode,
+            modified: fingerprint.modified,
+            size: fingerprint.size,
             content,
         }
     }
 }
 
 /// The id of a removed node: always the same for the same row and path.
-fn removed_node_id((version, seq): (i64, i64), below: &[u8]) -> NodeId {
+fn removed_node_id((revision, seq): (i64, i64), below: &[u8]) -> NodeId {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
+    hasher.update(&revision.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
     let bytes = hasher.finalize();
     NodeId(
         FIRST_REMOVED_NODE
