@@ -22,7 +22,7 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 ///
 /// An invalid file is refused as a whole: the server goes on with the last good configuration and prints the reason to
 /// standard error.
-pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
+pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
     let mut last_fingerprint = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;

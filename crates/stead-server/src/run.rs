@@ -28,7 +28,7 @@ pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Res
     let steads = Arc::clone(steads);
     let result = runtime.block_on(async move {
         let mut signals = ShutdownSignals::new()?;
-        let config_watch = tokio::spawn(crate::config_watcher::keep_current(steads));
+        let config_watch = tokio::spawn(crate::config_watcher::watch_config(steads));
         let result = tokio::select! {
             result = stdio::serve_stdio(live_stead) => result,
             () = signals.recv() => Ok(()),

@@ -146,7 +146,7 @@ impl Vfs {
     /// Asks for approval of all these paths at once, where some of them need it. Ignores every other refusal: that
     /// shows when the path is used.
     pub(crate) fn request_approval(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let result = self.subcall("judge", [], |call, []| {
+        let result = self.subcall("authorize", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths.iter().filter_map(|path| call.route_and_authorize(path, access).err());
             // Authorizes all of them before it fails, so that a person is shown all of them.
@@ -171,7 +171,7 @@ impl Vfs {
 
     /// Authorizes an access at these paths. A person is asked about all of them at once, and only if none is refused.
     pub(crate) fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
-        let result = self.subcall("judge", [], |call, []| {
+        let result = self.subcall("authorize", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths
                 .iter()

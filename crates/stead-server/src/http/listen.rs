@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection_limiter::{ConnectionLimiter, ConnectionSlot};
 use super::host_policy::PublicUrl;
 use super::routes::Routes;
-use crate::config_watcher::keep_current;
+use crate::config_watcher::watch_config;
 use crate::in_place::in_place;
 use crate::stead_registry::SteadRegistry;
 
@@ -55,7 +55,7 @@ pub async fn serve(
     let stream_shutdown = CancellationToken::new();
     let _stream_shutdown = stream_shutdown.clone().drop_guard();
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, stream_shutdown));
-    let config_watch = tokio::spawn(keep_current(steads));
+    let config_watch = tokio::spawn(watch_config(steads));
     let token_saver = tokio::spawn(save_token_uses(tokens.clone()));
     let evictions = tokio::spawn(evict_idle_endpoints(Arc::clone(&routes)));
     let limiter = ConnectionLimiter::new(MAX_CONNECTIONS);

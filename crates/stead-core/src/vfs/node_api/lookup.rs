@@ -43,7 +43,7 @@ impl NodeApi {
             cause: StoreError::NotFound,
         };
         let path = child_path(directory, name).map_err(missing)?;
-        self.vfs.unaudited_call("look", [Ok(path)], |call, [path]| {
+        self.vfs.unaudited_call("lookup", [Ok(path)], |call, [path]| {
             let result = self.lookup_in_call(call, path);
             call.check_directory(directory)?;
             match result {
@@ -57,7 +57,7 @@ impl NodeApi {
 
     /// Looks up a path.
     pub fn lookup_path(&self, path: &VfsPath) -> Result<Lookup> {
-        self.vfs.unaudited_call("look", [Ok(path.clone())], |call, [path]| self.lookup_in_call(call, path))
+        self.vfs.unaudited_call("lookup", [Ok(path.clone())], |call, [path]| self.lookup_in_call(call, path))
     }
 
     /// The target of the symlink at a path, as written.
