@@ -3,6 +3,25 @@
 //! Every call goes through the same door as a tool's ([`stead_core::vfs::node_api::NodeApi`]), which decides about
 //! scopes, protected names, quotas, history and the audit. This crate translates between the kernel's requests and the
 //! door, and keeps the kernel's caches valid.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use stead_core::Vfs;
+//! use stead_fuse::{FuseMount, MountError, MountOptions};
+//!
+//! /// Shows an agent's Workspaces below `/mnt/agent` until the mount is dropped or unmounted.
+//! fn mount(vfs: &Vfs) -> Result<FuseMount, MountError> {
+//!     let options = MountOptions {
+//!         immutable: false,
+//!         allow_other: false,
+//!         owner: (1000, 1000),
+//!         strict_owner: false,
+//!         name: "coder".to_owned(),
+//!         space_directory: None,
+//!     };
+//!     FuseMount::new(vfs, Path::new("/mnt/agent"), options)
+//! }
+//! ```
 
 #[cfg(target_os = "linux")]
 mod linux;

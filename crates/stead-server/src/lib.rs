@@ -3,6 +3,18 @@
 //! The connection alone decides the caller's identity, and the identity decides which stead a call uses. Nothing that a
 //! client sends can change that, and this crate makes no access decision. The tools live in the core and know nothing
 //! of MCP; the types of the MCP library stay inside the module `mcp`.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use stead::{Config, Identity};
+//! use stead_server::{ServerLimits, SteadRegistry, run_stdio};
+//!
+//! let config = Config::discover(None)?;
+//! let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()));
+//! // Serves the agent's stead on standard input and output until the client goes away.
+//! run_stdio(&steads, &Identity::agent("coder"))?;
+//! # Ok::<(), stead::Error>(())
+//! ```
 
 // These panic if the output is closed; `print_to_stderr` doesn't.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
