@@ -27,6 +27,13 @@ pub fn resolve_symlinks(file: &Path) -> PathBuf {
     resolved
 }
 
+/// A file that belongs to `file` and lies beside it, also if `file` is a symlink: every path to one file gives the same.
+pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = resolve_symlinks(file).into_os_string();
+    name.push(suffix);
+    name.into()
+}
+
 /// The bytes that identify the place where a path leads. They are the same before and after something is created there.
 pub(crate) fn location(path: &Path) -> Vec<u8> {
     resolve_existing_prefix(&resolve_symlinks(path)).into_os_string().into_encoded_bytes()

@@ -604,3 +604,21 @@ fn an_earlier_version_is_a_read_only_store() {
     assert!(matches!(store.as_of(RevisionNumber(99)), Err(StoreError::NotFound)));
     assert!(matches!(store.as_of(RevisionNumber(-1)), Err(StoreError::NotFound)));
 }
+
+#[test]
+fn a_database_behind_a_symlink_has_its_files_beside_the_database_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, link) = (directory.path().join("real/db"), directory.path().join("link"));
+    std::fs::create_dir(real.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("real/db", &link).unwrap();
+    let by_link = Database::open(&link, DatabaseOptions::default()).unwrap();
+    let by_name = Database::open(&real, DatabaseOptions::default()).unwrap();
+    for database in [&by_link, &by_name] {
+        let write = write_step("x", b"1".to_vec(), DisplacedContent::Keep);
+        apply(&database.store(["a"]).unwrap(), vec![write]).unwrap();
+    }
+    let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["link", "real"]);
+}

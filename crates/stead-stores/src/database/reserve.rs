@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs, sta
 use rustix::io::Errno;
 
 use crate::database::wal_file;
+use crate::host_path::beside;
 
 /// The suffix of the file's name, after the database's name.
 const SUFFIX: &str = "-reserve";
@@ -50,11 +51,9 @@ struct ReserveLoan {
 impl DiskReserve {
     /// The reserve of the database at that path.
     pub(crate) fn of(database: &Path) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push(SUFFIX);
         DiskReserve {
             database: database.to_owned(),
-            path: path.into(),
+            path: beside(database, SUFFIX),
             loan: Mutex::default(),
             no_space_reported: AtomicBool::new(false),
         }

@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::host_path::beside;
 use crate::sync::{self, SyncPoint};
 
 /// The content of the file.
@@ -34,9 +35,7 @@ pub(crate) struct RevisionFile {
 impl RevisionFile {
     /// The file of the database at that path.
     pub(crate) fn of(database: &Path) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-version");
-        RevisionFile { path: path.into() }
+        RevisionFile { path: beside(database, "-version") }
     }
 
     /// Reads the file; `None` if there never was a database. A file that can't be read or parsed still says that there

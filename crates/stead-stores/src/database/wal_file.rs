@@ -1,11 +1,11 @@
 //! SQLite's write-ahead log (`-wal`), synced for changes whose sync was deferred.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::host_path::beside;
 use crate::sync::{self, SyncPoint};
 
 /// The write-ahead log of a database file.
@@ -24,9 +24,7 @@ pub(crate) struct WalFile {
 
 /// Where SQLite puts the write-ahead log of a database: beside the real file, also if `database` is a symlink.
 pub(super) fn path_of(database: &Path) -> PathBuf {
-    let mut name = OsString::from(database.canonicalize().unwrap_or_else(|_| database.into()));
-    name.push("-wal");
-    name.into()
+    beside(database, "-wal")
 }
 
 /// The length of the write-ahead log of a database; 0 if there is none.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use stead_core::{StoreError, StoreResult};
 
 use crate::database::error::from_io;
+use crate::host_path::beside;
 
 /// How long to sleep between two attempts at a lock that another process holds.
 const FIRST_SLEEP: Duration = Duration::from_micros(20);
@@ -32,12 +33,6 @@ pub(crate) struct WriterLockGuard<'a>(&'a File);
 /// The file to which every process that has committed to the database at `path` writes.
 pub(crate) fn commit_mark(path: &Path) -> PathBuf {
     beside(path, "-turn")
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 impl WriterLock {
