@@ -175,7 +175,9 @@ fn an_unlinked_file_can_be_opened_again_and_has_a_mode() {
         assert_eq!(fs::read_to_string(&descriptor_path).unwrap(), "before and after, again", "{workspace}");
         drop(file);
         assert_eq!(dir.stead(["cat", &format!("/{workspace}/f")]), "another", "{workspace}");
-        assert!(File::open(&descriptor_path).is_err());
+        // Another thread of this process may have opened something else with this number by now.
+        let afterwards = fs::read(&descriptor_path).unwrap_or_default();
+        assert_ne!(afterwards, b"before and after, again", "{workspace}");
     }
 }
 
