@@ -103,6 +103,9 @@ pub struct RevisionQuery {
     /// Only changes to nodes that are or were at or below one of these paths, and to the directories that those nodes
     /// need to be restored; empty means all nodes. For such a node, all changes up to the newest one that meets the
     /// condition are returned, and later ones perhaps. That is enough to restore the node.
+    ///
+    /// If a directory was moved into one of the paths or out of one, everything in it has a change in that revision too,
+    /// whose states differ only in their paths.
     pub paths: Vec<StorePath>,
     /// The maximum number of revisions. The newest ones are returned.
     pub limit: usize,

@@ -42,6 +42,9 @@ impl<'q> PathFilter<'q> {
             state.kind == NodeKind::Directory
                 && self.paths.iter().any(|root| root.is_at_or_below(&state.path))
         };
+        // A directory that was moved away is needed like one that was removed.
+        let is_moved =
+            |before: &NodeState| change.after.as_ref().is_some_and(|after| after.path != before.path);
         let known = match self.nodes.get(&change.node) {
             Some(known) => *known,
             None => match current_path()? {
@@ -54,10 +57,31 @@ impl<'q> PathFilter<'q> {
             || [&change.before, &change.after].into_iter().flatten().any(|state| is_inside(&state.path));
         let is_match = known == NodeMatch::Matched
             || was_inside()
-            || (known == NodeMatch::Gone && change.before.as_ref().is_some_and(leads_to_path));
+            || change.before.as_ref().is_some_and(|before| {
+                leads_to_path(before) && (known == NodeMatch::Gone || is_moved(before))
+            });
         self.nodes.insert(change.node, if is_match { NodeMatch::Matched } else { known });
         Ok(is_match)
     }
+
+    /// Whether the move of a directory brings entries of it into one of the paths, or out of one. Those entries have no
+    /// change of their own, so the Store adds one for each of them.
+    pub fn is_crossed_by(&self, before: &StorePath, after: &StorePath) -> bool {
+        self.paths.iter().any(|root| {
+            before.is_at_or_below(root) != after.is_at_or_below(root)
+                || is_strictly_below(root, before)
+                || is_strictly_below(root, after)
+        })
+    }
+
+    /// Whether a directory with this path may contain something at or below the paths.
+    pub fn may_match_below(&self, path: &StorePath) -> bool {
+        self.paths.iter().any(|root| path.is_at_or_below(root) || root.is_at_or_below(path))
+    }
+}
+
+fn is_strictly_below(path: &StorePath, top: &StorePath) -> bool {
+    path != top && path.is_at_or_below(top)
 }
 
 #[cfg(test)]
@@ -107,5 +131,32 @@ mod tests {
         };
         assert!(matches(1, None));
         assert!(!matches(2, Some("elsewhere")));
+    }
+
+    #[test]
+    fn directories_moved_away_from_the_way_to_a_path_match() {
+        let paths = [StorePath::from_checked("d/in/x")];
+        let mut filter = PathFilter::new(&paths);
+        let mut matches = |node, before, after| {
+            let state = |path| state(path, NodeKind::Directory);
+            let change = NodeChange { node: NodeId(node), before: state(before), after: state(after) };
+            filter.matches(&change, || Ok::<_, Infallible>(Some(StorePath::from_checked(after)))).unwrap()
+        };
+        assert!(matches(1, "d/in", "d/out"));
+        assert!(!matches(2, "d/in", "d/in"), "only its attributes changed");
+        assert!(!matches(3, "d/other", "d/out"));
+    }
+
+    #[test]
+    fn a_moved_directory_crosses_the_paths_that_its_entries_enter_or_leave() {
+        let paths = ["top", "top/nested"].map(StorePath::from_checked);
+        let filter = PathFilter::new(&paths);
+        let crosses = |before, after| {
+            filter.is_crossed_by(&StorePath::from_checked(before), &StorePath::from_checked(after))
+        };
+        assert!(crosses("top/d", "elsewhere") && crosses("elsewhere", "top/d"));
+        assert!(crosses("top/d", "top/nested/d"));
+        assert!(crosses("top", "elsewhere"));
+        assert!(!crosses("top/d", "top/e") && !crosses("topmost", "elsewhere"));
     }
 }

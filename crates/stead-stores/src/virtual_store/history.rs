@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -273,11 +274,16 @@ impl RevisionReader<'_> {
         if !self.query.matches(&operation) {
             return Ok(None);
         }
+        let logged = self.logged_changes(revision)?;
+        let mut all = Vec::with_capacity(logged.len());
+        for logged in &logged {
+            all.push(self.node_change(revision, logged)?);
+        }
+        self.add_moved_along(revision, path_filter, &mut all)?;
         let mut changes = Vec::new();
-        for logged in self.logged_changes(revision)? {
-            let change = self.node_change(revision, &logged)?;
+        for change in all {
             if self.matches_subject(revision, &change)?
-                && path_filter.matches(&change, || path_of(&self.tree, logged.node))?
+                && path_filter.matches(&change, || path_of(&self.tree, self.tree.node_number(change.node)))?
             {
                 changes.push(change);
             }
@@ -294,6 +300,49 @@ impl RevisionReader<'_> {
             undoes,
             undone,
         }))
+    }
+
+    /// Adds a change for each node that a moved directory took into one of the query's paths, or out of one.
+    fn add_moved_along(
+        &self,
+        revision: i64,
+        path_filter: &PathFilter<'_>,
+        changes: &mut Vec<NodeChange>,
+    ) -> Result<()> {
+        let mut moved: Vec<(i64, StorePath, StorePath)> = Vec::new();
+        for change in &*changes {
+            if let (Some(before), Some(after)) = (&change.before, &change.after)
+                && after.kind == NodeKind::Directory
+                && before.path != after.path
+                && path_filter.is_crossed_by(&before.path, &after.path)
+            {
+                let node = self.tree.node_number(change.node);
+                moved.push((node, before.path.clone(), after.path.clone()));
+            }
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        // A node with a change of its own has its paths there. If it is a directory, it is in `moved` itself.
+        let changed: HashSet<NodeId> = changes.iter().map(|change| change.node).collect();
+        let tree = self.tree_at(Some(revision));
+        while let Some((directory, path_before, path_after)) = moved.pop() {
+            tree.children(directory, b"", -1, &mut |row, name| {
+                let paths = [path_before.child(name), path_after.child(name)];
+                let is_near = paths.iter().any(|path| path_filter.may_match_below(path));
+                if changed.contains(&node_id(row.node)) || !is_near {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let [before, after] = paths.clone().map(|path| Some(self.to_state(&row, path)));
+                changes.push(NodeChange { node: node_id(row.node), before, after });
+                if row.is_directory() {
+                    let [before, after] = paths;
+                    moved.push((row.node, before, after));
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(())
     }
 
     /// Returns some revisions that may contain a wanted change, newest first: after the first bound, up to the second.

@@ -8,6 +8,7 @@ mod comparing;
 mod concurrent_undo;
 mod external_changes;
 mod modes;
+mod moved_directories;
 mod operation_order;
 mod random;
 mod several_stores;

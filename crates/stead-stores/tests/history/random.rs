@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stead_core::store::Parents;
 use stead_core::testkit::snapshot_of;
 use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
-use stead_core::{Identity, Occurrences, OperationId, Store, Vfs};
+use stead_core::{Identity, Occurrences, OperationId, Store, Vfs, VfsPath};
 
 use crate::{undo, vfs_for};
 
@@ -14,6 +14,7 @@ crate::on_every_store! {
     all_operations_are_undone_at_once_and_redone
     undoing_one_agents_operations_leaves_those_of_others
     every_version_can_be_restored
+    every_version_of_a_path_can_be_restored
 }
 
 fn rounds() -> u64 {
@@ -184,6 +185,48 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
             assert_eq!(snapshot_of(&**store), *expected, "seed {seed}, version {revision:?}");
         }
     }
+}
+
+fn every_version_of_a_path_can_be_restored(store: &Arc<dyn Store>) {
+    let mut restored_count = 0;
+    for seed in 0..rounds() {
+        clear(store);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let a = vfs_for(store, "a");
+        let mut earlier = vec![(crate::newest(store), snapshot_of(&**store))];
+        for _ in 0..30 {
+            random_change(&a, &mut random, "/w");
+            earlier.push((crate::newest(store), snapshot_of(&**store)));
+        }
+        for _ in 0..10 {
+            let (revision, expected) = &earlier[random.usize(..earlier.len())];
+            let top = ["a", "d", "d/a", "d/e", "e/f"][random.usize(..5)];
+            let below = |snapshot: &stead_core::testkit::TreeSnapshot| {
+                let is_below = |path: &[u8]| {
+                    path.strip_prefix(top.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+                };
+                snapshot
+                    .iter()
+                    .filter(|(path, _)| is_below(path))
+                    .map(|found| format!("{found:?}"))
+                    .collect::<Vec<_>>()
+            };
+            let paths = vec![VfsPath::parse(&format!("/w/{top}")).unwrap()];
+            let restored =
+                a.restore("/w", *revision, &RestoreOptions { paths, ..RestoreOptions::default() }).unwrap();
+            // What lies outside the path may be in the way.
+            if restored.done {
+                restored_count += 1;
+                let after = snapshot_of(&**store);
+                assert_eq!(
+                    below(&after),
+                    below(expected),
+                    "seed {seed}, version {revision:?}, {top}: {restored:?}"
+                );
+            }
+        }
+    }
+    assert!(restored_count > rounds() * 5, "only {restored_count} restores succeeded");
 }
 
 #[test]

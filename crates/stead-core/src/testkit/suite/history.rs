@@ -617,6 +617,35 @@ pub fn revisions_are_queried_by_path(t: &Subject) {
     assert!(!of_out.contains(&(some("d/in"), None)), "{of_out:?}");
 }
 
+pub fn what_a_moved_directory_takes_into_a_path_or_out_of_it_is_reported(t: &Subject) {
+    if has_no_history(t) {
+        return;
+    }
+    t.write("x/dd/k", "1");
+    t.write("x/dd/sub/same", "2");
+    t.write("y/z", "3");
+    let start = t.history().latest_revision().unwrap();
+    t.rename("x/dd", "y/dd", Replace::Refuse);
+    t.write("y/dd/k", "changed");
+    t.write("y/dd/new", "4");
+    let paths_at_move = |path: &str| {
+        let paths = [StorePath::from_checked(path)];
+        let found = t.history().changes_between(start, RevisionNumber::NOW, &paths).unwrap();
+        let path = |state: &Option<NodeState>| state.as_ref().map(|state| state.path.to_string()).unwrap();
+        let oldest = found.revisions.last().expect("the move is reported");
+        let moved =
+            oldest.changes.iter().map(|moved| format!("{} {}", path(&moved.before), path(&moved.after)));
+        let mut moved: Vec<String> = moved.collect();
+        moved.sort();
+        moved
+    };
+    let all = ["x/dd y/dd", "x/dd/k y/dd/k", "x/dd/sub y/dd/sub", "x/dd/sub/same y/dd/sub/same"];
+    assert_eq!(paths_at_move("x"), all);
+    assert_eq!(paths_at_move("y"), all);
+    assert_eq!(paths_at_move("x/dd/k"), ["x/dd y/dd", "x/dd/k y/dd/k"]);
+    assert_eq!(paths_at_move(""), ["x/dd y/dd"], "nothing entered or left the path");
+}
+
 pub fn revisions_are_queried_by_node(t: &Subject) {
     if retains_no_content(t) {
         return;

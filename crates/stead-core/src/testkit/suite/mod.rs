@@ -246,6 +246,7 @@ macro_rules! store_suite {
                     revisions_are_queried_by_time_and_agent
                     operations_are_undoable_until_they_are_undone
                     revisions_are_queried_by_path
+                    what_a_moved_directory_takes_into_a_path_or_out_of_it_is_reported
                     revisions_are_queried_by_node
                     a_change_without_history_is_reported_without_its_content
                     content_that_is_not_retained_is_known_by_its_size

@@ -9,8 +9,8 @@ use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    ContentRef, NodeId, NodeKind, NodeState, RevisionId, RevisionNumber, RevisionQuery, Store, StoreError,
-    StorePath, StoreResult,
+    ContentRef, NodeChange, NodeId, NodeKind, NodeState, Revision, RevisionId, RevisionNumber, RevisionQuery,
+    Store, StoreError, StorePath, StoreResult,
 };
 use crate::vfs::call::Call;
 use crate::vfs::history::restore::check_retained;
@@ -144,23 +144,28 @@ impl Call<'_> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
-        let revisions = store.require_history()?.changes_between(older, newer, std::slice::from_ref(top))?;
-        // Revisions come newest first, so a node's first change has its newest state and its last change has its
-        // oldest.
-        let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
-        for change in revisions.revisions.iter().flat_map(|revision| &revision.changes) {
-            let ends = nodes.entry(change.node).or_insert((None, change.after.as_ref()));
-            ends.0 = change.before.as_ref();
+        let mut paths = vec![top.clone()];
+        paths.extend(self.hidden_paths(workspace).into_iter().filter(|path| path.is_at_or_below(top)));
+        let revisions = store.require_history()?.changes_between(older, newer, &paths)?;
+        let mut nodes: HashMap<NodeId, (Option<NodeState>, Option<NodeState>)> = HashMap::new();
+        for (node, state) in
+            end_states(revisions.revisions.iter().rev(), |change| (&change.before, &change.after))
+        {
+            nodes.entry(node).or_default().1 = state;
+        }
+        for (node, state) in end_states(revisions.revisions.iter(), |change| (&change.after, &change.before))
+        {
+            nodes.entry(node).or_default().0 = state;
         }
         let group = StoreGroup { store, workspaces: vec![workspace] };
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
-            let (old, new) = if from <= to { (old, new) } else { (new, old) };
+            let (old, new) = if from <= to { (&old, &new) } else { (&new, &old) };
             // A state that lay in a nested Workspace isn't part of this one.
             let is_inside = |state: &&NodeState| {
                 state.path.is_at_or_below(top) && self.logical_path(&group, &state.path).is_some()
             };
-            let (old, new) = (old.filter(is_inside), new.filter(is_inside));
+            let (old, new) = (old.as_ref().filter(is_inside), new.as_ref().filter(is_inside));
             differences.extend(self.difference(&group, old, new, options)?);
         }
         Ok(differences)
@@ -291,4 +296,39 @@ impl Call<'_> {
         });
         Ok(lines.collect())
     }
+}
+
+/// The state that each node has at the end of these revisions, in the order in which they are given. `direction` returns
+/// the earlier and the later state of a change in that order.
+///
+/// A state has the path that the node had at its own last change. If a directory above the node was moved later, the path
+/// at the end is another one.
+fn end_states<'r>(
+    revisions: impl Iterator<Item = &'r Revision>,
+    direction: impl Fn(&'r NodeChange) -> (&'r Option<NodeState>, &'r Option<NodeState>),
+) -> HashMap<NodeId, Option<NodeState>> {
+    let mut ends: HashMap<NodeId, Option<NodeState>> = HashMap::new();
+    for revision in revisions {
+        let mut moves: Vec<(&StorePath, &StorePath)> = Vec::new();
+        for change in &revision.changes {
+            if let (Some(earlier), Some(later)) = direction(change)
+                && later.kind == NodeKind::Directory
+                && earlier.path != later.path
+            {
+                moves.push((&earlier.path, &later.path));
+            }
+        }
+        if !moves.is_empty() {
+            for state in ends.values_mut().flatten() {
+                let above = moves.iter().filter(|(from, _)| state.path.is_at_or_below(from));
+                if let Some((from, to)) = above.max_by_key(|(from, _)| from.depth())
+                    && let Some(rest) = state.path.strip_prefix(from)
+                {
+                    state.path = to.join(&StorePath::from_checked(rest));
+                }
+            }
+        }
+        ends.extend(revision.changes.iter().map(|change| (change.node, direction(change).1.clone())));
+    }
+    ends
 }

@@ -15,7 +15,6 @@ use crate::store::{
     RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::history::restore::revisions_since;
 use crate::vfs::history::undo::{
     IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, report_kept_directories,
 };
@@ -78,9 +77,9 @@ impl RevertSummary {
 
 impl StoreRevert<'_> {
     /// Queries the same revisions again, with the current state of their nodes.
-    fn reload(&mut self) -> Result<()> {
+    fn reload(&mut self, call: &Call<'_>) -> Result<()> {
         let revisions = match &self.source {
-            RevertSource::Since(revision, paths) => revisions_since(&self.group, *revision, paths),
+            RevertSource::Since(revision, paths) => call.revisions_since(&self.group, *revision, paths),
             RevertSource::Revisions => self.reload_revisions(),
         };
         self.revisions = match revisions {
@@ -282,7 +281,7 @@ impl Call<'_> {
                 .map_err(|cause| revert.group.store_error(cause))?;
             self.drop_invisible_nodes(&mut revert);
             match self.plan_once(&revert) {
-                Err(Error::Store { cause, .. }) if is_race(&cause) => revert.reload()?,
+                Err(Error::Store { cause, .. }) if is_race(&cause) => revert.reload(self)?,
                 Err(error) => return Err(error),
                 Ok((steps, changes, refused)) => {
                     return Ok(PlannedRevert { steps, changes, refused, ..PlannedRevert::empty(revert) });
@@ -517,7 +516,7 @@ impl Call<'_> {
                 Ok(_) => return Ok(PlannedRevert { applied: true, changed, ..planned }),
             }
             let mut revert = planned.revert;
-            revert.reload()?;
+            revert.reload(self)?;
             if revert.revisions.revisions.is_empty() {
                 return Ok(PlannedRevert::empty(revert));
             }

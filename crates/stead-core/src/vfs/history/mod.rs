@@ -102,6 +102,14 @@ impl Call<'_> {
         found.map(|(_, path)| path)
     }
 
+    /// The paths in a Workspace's Store that the Workspace doesn't show, because Workspaces nested in it have their
+    /// places.
+    fn hidden_paths(&self, workspace: &Workspace) -> Vec<StorePath> {
+        let nested = self.shared().router.nested(workspace.prefix());
+        let places = nested.filter_map(|nested| nested.prefix().strip_prefix(workspace.prefix()));
+        places.map(|place| workspace.mount().path().join(&StorePath::from_checked(place))).collect()
+    }
+
     /// Whether a path belongs to this Workspace itself, not to one nested in it.
     fn routes_to(&self, path: &VfsPath, workspace: &Workspace) -> bool {
         self.shared().router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())

@@ -1,13 +1,14 @@
 //! Restore: puts files back to their state at a revision.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::error::{Error, Result, Visibility};
 use crate::history::RevertMode;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    NodeChange, NodeKind, NodeState, RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
+    CurrentNode, NodeChange, NodeId, NodeKind, NodeState, RevisionNumber, RevisionSet, Store, StoreError,
+    StorePath, StoreResult,
 };
 use crate::vfs::call::Call;
 use crate::vfs::history::execute::{RevertSource, RevertSummary, StoreRevert};
@@ -94,7 +95,7 @@ impl Call<'_> {
                 return Err(not_in_history(format!("version {number}")));
             }
             check_retained(&**group.store, number).map_err(failed)?;
-            let revisions = revisions_since(&group, number, &paths).map_err(failed)?;
+            let revisions = self.revisions_since(&group, number, &paths).map_err(failed)?;
             let source = RevertSource::Since(number, paths);
             let (mode, withheld) = (RevertMode::Exact, BTreeSet::new());
             planned.push(self.plan_with_retries(StoreRevert { group, revisions, mode, source, withheld })?);
@@ -104,16 +105,63 @@ impl Call<'_> {
     }
 }
 
-/// The revisions after a given one, at or below these paths and without scratch files.
-pub(super) fn revisions_since(
-    group: &StoreGroup<'_>,
-    since: RevisionNumber,
-    paths: &[StorePath],
-) -> StoreResult<RevisionSet> {
-    let mut revisions = group.store.require_history()?.changes_between(since, RevisionNumber::NOW, paths)?;
-    retain_below(&mut revisions, paths);
-    remove_scratch(&mut revisions, &group.workspaces);
-    Ok(revisions)
+impl Call<'_> {
+    /// The revisions after a given one, at or below these paths and without scratch files.
+    ///
+    /// A directory that was moved out of the paths returns with everything that is in it now, so what has changed in it
+    /// at its present path is included.
+    pub(super) fn revisions_since(
+        &self,
+        group: &StoreGroup<'_>,
+        since: RevisionNumber,
+        paths: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
+        let hidden_paths = group.workspaces.iter().flat_map(|workspace| self.hidden_paths(workspace));
+        let hidden_paths: Vec<StorePath> = hidden_paths.filter(|path| is_inside(path, paths)).collect();
+        let mut scope = paths.to_vec();
+        loop {
+            let query_paths = [&*scope, &*hidden_paths].concat();
+            let history = group.store.require_history()?;
+            let mut revisions = history.changes_between(since, RevisionNumber::NOW, &query_paths)?;
+            let mut returning = returning_directories(&revisions, paths);
+            returning.retain(|path| !is_inside(path, &scope) && self.logical_path(group, path).is_some());
+            if returning.is_empty() {
+                retain_below(&mut revisions, paths, &scope);
+                remove_scratch(&mut revisions, &group.workspaces);
+                return Ok(revisions);
+            }
+            scope.extend(returning);
+        }
+    }
+}
+
+/// The state of each node before its oldest change; `None` if it didn't exist.
+fn oldest_states(revisions: &RevisionSet) -> HashMap<NodeId, Option<&NodeState>> {
+    // Revisions come newest first, so the oldest change is inserted last.
+    let changes = revisions.revisions.iter().flat_map(|revision| &revision.changes);
+    changes.map(|change| (change.node, change.before.as_ref())).collect()
+}
+
+/// Whether a path is at or below one of these.
+fn is_inside(path: &StorePath, paths: &[StorePath]) -> bool {
+    paths.iter().any(|top| path.is_at_or_below(top))
+}
+
+/// Whether a node has been renamed or moved itself, not only a directory above it.
+fn is_moved(before: &NodeState, current: &CurrentNode) -> bool {
+    let state = current.state.as_ref();
+    state.is_some_and(|state| (state.parent, &state.name) != (before.parent, &before.name))
+}
+
+/// The present paths of directories that were at or below these paths and have been moved.
+fn returning_directories(revisions: &RevisionSet, paths: &[StorePath]) -> Vec<StorePath> {
+    let moved = oldest_states(revisions).into_iter().filter_map(|(node, before)| {
+        let (before, current) = (before?, revisions.current.get(&node)?);
+        let returns =
+            before.kind == NodeKind::Directory && is_inside(&before.path, paths) && is_moved(before, current);
+        returns.then(|| current.path.clone())
+    });
+    moved.collect()
 }
 
 /// Fails if the Store no longer retains a revision. Any other error of [`Store::as_of`] passes: the revisions that the
@@ -126,22 +174,39 @@ pub(super) fn check_retained(store: &dyn Store, revision: RevisionNumber) -> Sto
     }
 }
 
-/// Keeps only changes to nodes that are or were at or below one of these paths, and to missing directories that those
-/// nodes need.
-fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath]) {
-    let is_below_root = |path: &StorePath| paths.iter().any(|root| path.is_at_or_below(root));
-    let leads_to_root = |state: &NodeState| {
-        state.kind == NodeKind::Directory && paths.iter().any(|root| root.is_at_or_below(&state.path))
+/// Keeps only changes to nodes that were at or below one of these paths or are in `scope` now, and to missing
+/// directories that those nodes need. `scope` is the paths, and the directories that return to them.
+///
+/// A node that left the paths only because a directory above them was moved counts as gone, and so does that directory:
+/// both are created again, and what is elsewhere stays there.
+fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath], scope: &[StorePath]) {
+    let leads_to_path = |state: &NodeState| {
+        state.kind == NodeKind::Directory && paths.iter().any(|top| top.is_at_or_below(&state.path))
     };
+    let current = &revisions.current;
+    let mut gone_nodes = Vec::new();
+    for (node, before) in oldest_states(revisions) {
+        let (Some(before), Some(current)) = (before, current.get(&node)) else { continue };
+        let is_left_behind = match is_inside(&before.path, paths) {
+            true => !is_inside(&current.path, scope) && !is_moved(before, current),
+            false => leads_to_path(before) && current.path != before.path,
+        };
+        if is_left_behind {
+            gone_nodes.push(node);
+        }
+    }
+    for node in gone_nodes {
+        revisions.current.remove(&node);
+    }
     let current = &revisions.current;
     let mut kept_nodes = HashSet::new();
     for change in revisions.revisions.iter().flat_map(|revision| &revision.changes) {
         let states = [&change.before, &change.after];
-        let is_inside = states.into_iter().flatten().any(|state| is_below_root(&state.path))
-            || current.get(&change.node).is_some_and(|current| is_below_root(&current.path));
+        let was_inside = states.into_iter().flatten().any(|state| is_inside(&state.path, paths))
+            || current.get(&change.node).is_some_and(|current| is_inside(&current.path, scope));
         let is_missing =
-            !current.contains_key(&change.node) && change.before.as_ref().is_some_and(leads_to_root);
-        if is_inside || is_missing {
+            !current.contains_key(&change.node) && change.before.as_ref().is_some_and(leads_to_path);
+        if was_inside || is_missing {
             kept_nodes.insert(change.node);
         }
     }

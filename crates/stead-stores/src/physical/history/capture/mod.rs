@@ -59,8 +59,14 @@ impl PhysicalStore {
         newer: RevisionNumber,
         below: &[StorePath],
     ) -> StoreResult<RevisionSet> {
-        let covers_all = |parts: &CapturedParts| below.iter().all(|path| parts.extents.contains(path));
-        let ledger = || self.revisions_of(&RevisionQuery::between(older, newer));
+        // A path below another one only says that moves into it or out of it matter.
+        let is_top = |path: &&StorePath| !below.iter().any(|top| top != *path && path.is_at_or_below(top));
+        let covers_all =
+            |parts: &CapturedParts| below.iter().filter(is_top).all(|path| parts.extents.contains(path));
+        let ledger = || {
+            let query = RevisionQuery { paths: below.to_vec(), ..RevisionQuery::between(older, newer) };
+            self.revisions_of(&query)
+        };
         if older == newer {
             return Ok(RevisionSet::default());
         }

@@ -5,6 +5,7 @@
 //! row after, or from the disk. If another program changed it in between, the fingerprints differ, and its content is
 //! unknown.
 
+mod moved_along;
 mod subject;
 mod tracked_node;
 
@@ -288,6 +289,10 @@ impl<'a> LedgerReplay<'a> {
         let track = self.tracked_left_at(&to, event.detail.before, row);
         let after = self.state_of(&track, &to);
         let mut is_wanted = self.wants(&to);
+        let entries = match track.fingerprint.kind {
+            NodeKind::Directory => self.entries_moved_along(&from, &to),
+            _ => Vec::new(),
+        };
         let below_to = self.take_subtree(&to);
         self.take_subtree(&from);
         self.put_subtree(&from, below_to);
@@ -300,6 +305,7 @@ impl<'a> LedgerReplay<'a> {
         if track.fingerprint.kind == NodeKind::Directory {
             self.passed_moves.push(PassedMove::Moved(from.clone(), to));
         }
+        self.add_moved_along(entries, &from, changes);
         is_wanted |= self.wants(&from);
         if is_wanted {
             let before = self.state_of(&track, &from);
@@ -314,6 +320,10 @@ impl<'a> LedgerReplay<'a> {
         let second = self.tracked_left_at(&from, event.detail.after, (row.0, !row.1));
         let after = [self.state_of(&first, &to), self.state_of(&second, &from)];
         let mut is_wanted = [self.wants(&to), self.wants(&from)];
+        let entries = [(&first, &from, &to), (&second, &to, &from)].map(|(track, from, to)| {
+            let is_directory = track.fingerprint.kind == NodeKind::Directory;
+            if is_directory { self.entries_moved_along(from, to) } else { Vec::new() }
+        });
         let (below_to, below_from) = (self.take_subtree(&to), self.take_subtree(&from));
         self.put_subtree(&from, below_to);
         self.put_subtree(&to, below_from);
@@ -326,6 +336,9 @@ impl<'a> LedgerReplay<'a> {
         }
         if first.fingerprint.kind == NodeKind::Directory || second.fingerprint.kind == NodeKind::Directory {
             self.passed_moves.push(PassedMove::Exchanged(from.clone(), to.clone()));
+        }
+        for (entries, path) in entries.into_iter().zip([&from, &to]) {
+            self.add_moved_along(entries, path, changes);
         }
         is_wanted[0] |= self.wants(&from);
         is_wanted[1] |= self.wants(&to);

@@ -37,7 +37,7 @@ pub(super) enum PassedMove {
 }
 
 /// Where a node is that no row since has touched.
-enum TracedLocation {
+pub(super) enum TracedLocation {
     /// On disk, at this path.
     InTree(Vec<u8>),
     /// At this path below what a row displaced.
@@ -114,7 +114,7 @@ impl LedgerReplay<'_> {
     }
 
     /// Follows a path from the replay's current time to where it is now.
-    fn trace(&self, path: &[u8]) -> TracedLocation {
+    pub(super) fn trace(&self, path: &[u8]) -> TracedLocation {
         let mut path = path.to_vec();
         let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
         for passed in self.passed_moves.iter().rev() {
