@@ -451,6 +451,32 @@ fn a_follower_gets_new_entries() {
 }
 
 #[test]
+fn a_follower_beside_writers_gets_every_entry_once() {
+    const WRITERS: usize = 2;
+    const WRITES: usize = 400;
+    let fixture = Fixture::new();
+    let vfs = fixture.vfs();
+    let access = fixture.access();
+    let mut follower = access.follow(AuditQuery::default(), None).unwrap();
+    let mut ids = Vec::new();
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let vfs = &vfs;
+            scope.spawn(move || {
+                for number in 0..WRITES {
+                    vfs.write(&*format!("/notes/{writer}-{number}"), "text").unwrap();
+                }
+            });
+        }
+        while ids.len() < WRITERS * WRITES {
+            ids.extend(follower.wait_for_entries().unwrap().iter().map(|entry| entry.id));
+        }
+    });
+    assert!(ids.is_sorted_by(|earlier, later| earlier < later), "an entry came twice or too late");
+    assert_eq!(ids, fixture.entries().iter().map(|entry| entry.id).collect::<Vec<_>>());
+}
+
+#[test]
 fn an_archive_can_be_verified_alone_and_the_remaining_records_verify_too() {
     let fixture = Fixture::new();
     fixture.fill();

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Statement, params_from_iter};
+use rusqlite::{Connection, Statement, Transaction, params_from_iter};
 use stead_core::store::{ChangeSignal, Subscription};
 use stead_core::{FactName, OperationId, StoreResult, Timestamp, VfsPath};
 
@@ -201,7 +201,9 @@ impl AuditQuery {
         Ok(search.ids())
     }
 
-    fn entries(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<AuditEntry>> {
+    /// Returns at most `limit` matching records, all from one transaction, so that no record appears or is archived
+    /// between the statements.
+    fn entries(&self, conn: &Transaction<'_>, from: ScanFrom, limit: usize) -> Result<Vec<AuditEntry>> {
         let ids = self.ids(conn, from, limit)?;
         let mut body = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
         let mut entry = |id: i64| {
@@ -358,7 +360,7 @@ pub(crate) fn page(
 ) -> StoreResult<AuditPage> {
     let reader = database.reader()?;
     let from = ScanFrom::Before(cursor);
-    let mut entries = query.entries(&reader, from, limit.saturating_add(1))?;
+    let mut entries = query.entries(&snapshot(&reader)?, from, limit.saturating_add(1))?;
     let has_more = entries.len() > limit;
     entries.truncate(limit);
     let cursor_of =
@@ -376,7 +378,9 @@ pub(crate) fn each_entry(
     let mut last_id = i64::MIN;
     loop {
         // A connection for each range, so that no reader delays the checkpoint of the write-ahead log for long.
-        let entries = query.entries(&*database.reader()?, ScanFrom::After(last_id), 1_000)?;
+        let reader = database.reader()?;
+        let entries = query.entries(&snapshot(&reader)?, ScanFrom::After(last_id), 1_000)?;
+        drop(reader);
         let Some(last_entry) = entries.last() else { return Ok(()) };
         last_id = last_entry.id;
         for entry in &entries {
@@ -417,19 +421,26 @@ impl<'a> AuditFollower<'a> {
     pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
             let reader = self.database.reader()?;
+            let snapshot = snapshot(&reader)?;
             // Ids only grow, so the newest one says whether any record was added.
-            let newest = newest_id(&reader)?;
+            let newest = newest_id(&snapshot)?;
             if newest > self.last_id {
-                let entries = self.query.entries(&reader, ScanFrom::After(self.last_id), 1_000)?;
+                let entries = self.query.entries(&snapshot, ScanFrom::After(self.last_id), 1_000)?;
                 self.last_id = if entries.len() < 1_000 { newest } else { entries[999].id };
                 if !entries.is_empty() {
                     return Ok(entries);
                 }
             }
+            drop(snapshot);
             drop(reader);
             self.commits.wait(None);
         }
     }
+}
+
+/// Starts a transaction whose statements all see the same records.
+fn snapshot(conn: &Connection) -> Result<Transaction<'_>> {
+    Ok(conn.unchecked_transaction()?)
 }
 
 fn newest_id(conn: &Connection) -> Result<i64> {

@@ -95,8 +95,9 @@ fn follow(
 ) -> CommandResult {
     let table = AuditTable::fitting(&first);
     show(&first, &table, session)?;
-    let after = first.iter().map(|entry| entry.id).max();
-    let mut follower = access.follow(query, after).map_err(stead::Error::from)?;
+    // If no record matched, every one that matches from the first id on is new, also one that was added meanwhile.
+    let after = first.iter().map(|entry| entry.id).max().unwrap_or(0);
+    let mut follower = access.follow(query, Some(after)).map_err(stead::Error::from)?;
     loop {
         session.flush()?;
         let entries = follower.wait_for_entries().map_err(stead::Error::from)?;
