@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use stead_core::VfsPath;
+use stead_stores::Database;
 
 use super::{Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
 
@@ -191,12 +192,15 @@ impl Config {
 
     fn database_problem(&self) -> Option<String> {
         let path = &self.database.path;
-        let mut header = [0; SQLITE_MAGIC.len()];
-        match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-            Ok(()) if &header == SQLITE_MAGIC => None,
-            Ok(()) => Some("the file isn't an SQLite database; name another file".into()),
+        let mut start = Vec::new();
+        let length = Database::FILE_START_LENGTH as u64;
+        match File::open(path).and_then(|file| file.take(length).read_to_end(&mut start)) {
             // A database is created at its first use; an empty file is fine, too.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Ok(length) if length < SQLITE_MAGIC.len() => None,
+            Ok(_) if start.starts_with(SQLITE_MAGIC) => {
+                Database::check_file_start(&start).err().map(|error| error.to_string())
+            }
+            Ok(_) => Some("the file isn't an SQLite database; name another file".into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let lacks_directory =
@@ -236,5 +240,26 @@ mod tests {
         assert_eq!(report.warnings.len(), 1);
         let text = &report.warnings[0].message;
         assert_eq!(text, "the directory of the Store `hangs` doesn't answer, so it isn't checked");
+    }
+    #[test]
+    fn a_database_of_another_format_or_another_program_is_a_problem() {
+        let host = tempfile::tempdir().unwrap();
+        let text = "[database]\nurl = \"sqlite:db\"\n[stores.notes]\nkind = \"virtual\"\n";
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let path = host.path().join("db");
+        drop(Database::open(&path, stead_stores::DatabaseOptions::default()).unwrap());
+        let valid = fs::read(&path).unwrap();
+        let problems = || -> Vec<_> {
+            config.check_host().problems.into_iter().map(|problem| (problem.line, problem.message)).collect()
+        };
+        assert_eq!(problems(), []);
+        for (position, expected) in [(60, "update Stead to open it"), (68, "name another file")] {
+            let mut changed = valid.clone();
+            changed[position] = 1;
+            fs::write(&path, changed).unwrap();
+            let problems = problems();
+            assert!(problems.len() == 1 && problems[0].0 == 2, "{problems:?}");
+            assert!(problems[0].1.ends_with(expected), "{problems:?}");
+        }
     }
 }
