@@ -2,12 +2,13 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use stead::Config;
 use stead::config::ConfigError;
+use tokio::task::JoinHandle;
 
 use crate::in_place::in_place;
 use crate::stderr::print_to_stderr;
@@ -15,52 +16,109 @@ use crate::stead_registry::SteadRegistry;
 
 /// How often the configuration file and the forks are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a reload may take before what it takes away is withdrawn without the rest.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the audit waits to be opened after the start, so that the first answer comes sooner.
 const STARTUP_DELAY: Duration = Duration::from_millis(50);
 
 /// Checks the configuration file and the forks for changes. Never returns.
 ///
 /// An invalid file is refused as a whole: the server goes on with the last good configuration and prints the reason to
-/// standard error.
+/// standard error. If the host doesn't answer while a new configuration is opened, what it takes away is gone all the
+/// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
-    let mut last_fingerprint = fingerprint_of(&file);
+    let last_fingerprint = fingerprint_of(&file);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
     }
+    let mut watcher = ConfigWatcher { steads, file, last_fingerprint, pending: None, hanging: None };
     let mut interval = tokio::time::interval(POLL_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and the configuration has only just been read.
     interval.tick().await;
     loop {
         interval.tick().await;
-        in_place(|| {
-            let fingerprint = fingerprint_of(&file);
-            // A file that is missing is probably being replaced.
-            if fingerprint.is_some() && fingerprint != last_fingerprint {
-                last_fingerprint = fingerprint;
-                reload(&steads, &file);
-            } else {
-                steads.refresh();
-            }
-        })
-        .await;
+        watcher.check().await;
     }
 }
 
-fn reload(steads: &SteadRegistry, file: &Path) {
-    let replace_if_usable = |config: Config| match config.check_usable() {
-        Ok(()) => steads.replace(&config),
-        Err(problems) => Err(ConfigError::from(problems).into()),
-    };
-    let result = Config::load(file).map_err(stead::Error::from).and_then(replace_if_usable);
-    match result {
-        Ok(()) => print_to_stderr("stead: the changed configuration is now in use"),
-        Err(error) => print_to_stderr(format_args!(
-            "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
-        )),
+struct ConfigWatcher {
+    steads: Arc<SteadRegistry>,
+    file: PathBuf,
+    last_fingerprint: Option<ConfigFileFingerprint>,
+    /// A new configuration that waits until `hanging` ends.
+    pending: Option<Config>,
+    /// A reload or a refresh that hasn't ended in time.
+    hanging: Option<JoinHandle<()>>,
+}
+
+impl ConfigWatcher {
+    /// Reloads the configuration if the file has changed, and looks for new forks otherwise. Returns after
+    /// [`ANSWER_TIMEOUT`] even if the host doesn't answer.
+    async fn check(&mut self) {
+        self.hanging = self.hanging.take().filter(|work| !work.is_finished());
+        if let Some(config) = in_place(|| self.changed_config()).await {
+            if self.hanging.is_some() {
+                self.withdraw(&config).await;
+            }
+            self.pending = Some(config);
+        }
+        if self.hanging.is_some() {
+            return;
+        }
+        let (steads, config) = (Arc::clone(&self.steads), self.pending.take());
+        let new_config = config.clone();
+        let mut work = tokio::task::spawn_blocking(move || match new_config {
+            Some(config) => reload(&steads, &config),
+            None => steads.refresh(),
+        });
+        if tokio::time::timeout(ANSWER_TIMEOUT, &mut work).await.is_err() {
+            self.hanging = Some(work);
+            if let Some(config) = config {
+                self.withdraw(&config).await;
+            }
+        }
     }
+
+    /// The configuration, if the file has changed and can be parsed.
+    fn changed_config(&mut self) -> Option<Config> {
+        let fingerprint = fingerprint_of(&self.file);
+        // A file that is missing is probably being replaced.
+        if fingerprint.is_none() || fingerprint == self.last_fingerprint {
+            return None;
+        }
+        self.last_fingerprint = fingerprint;
+        Config::read(&self.file).map_err(|error| print_refusal(&error.into())).ok()
+    }
+
+    async fn withdraw(&self, config: &Config) {
+        print_to_stderr(
+            "stead: a directory doesn't answer, so the changed configuration isn't in use yet; agents that lose access \
+             by it have none until then",
+        );
+        in_place(|| self.steads.withdraw(config)).await;
+    }
+}
+
+fn reload(steads: &SteadRegistry, config: &Config) {
+    let checked = config.check_usable().map_err(|problems| stead::Error::from(ConfigError::from(problems)));
+    match checked.and_then(|()| steads.replace(config)) {
+        Ok(()) => print_to_stderr("stead: the changed configuration is now in use"),
+        Err(error) => {
+            print_refusal(&error);
+            if let Err(error) = steads.reinstate(config) {
+                print_to_stderr(format_args!("stead: the old configuration can't be used either: {error}"));
+            }
+        }
+    }
+}
+
+fn print_refusal(error: &stead::Error) {
+    print_to_stderr(format_args!(
+        "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
+    ));
 }
 
 /// Tells two states of a file apart, even if it was replaced within the same second.

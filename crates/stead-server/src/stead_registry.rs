@@ -65,6 +65,16 @@ impl SteadRegistry {
         self.live.replace(config)
     }
 
+    /// Takes away at once what a new configuration no longer gives: see [`LiveSteads::withdraw`].
+    pub(crate) fn withdraw(&self, config: &Config) {
+        self.live.withdraw(config);
+    }
+
+    /// Gives back what [`SteadRegistry::withdraw`] took away: see [`LiveSteads::reinstate`].
+    pub(crate) fn reinstate(&self, invalid: &Config) -> Result<()> {
+        self.live.reinstate(invalid)
+    }
+
     /// Opens the audit before the first call needs it, so that the call doesn't wait for it.
     pub(crate) fn open_audit(&self) -> Result<()> {
         self.live.stores().open_audit()

@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// The audit log can't be opened, so the call is not made.
     #[error(
-        "every call needs an audit record, and the audit can't be opened: {cause}; {}",
+        "every call needs an audit record, and the audit can't be opened: {cause}{}",
         audit_hint(.cause)
     )]
     OpenAudit {
@@ -111,15 +111,20 @@ impl Error {
     }
 }
 
-/// What to do if the audit log can't be opened.
+/// What to do if the audit log can't be opened, after a semicolon. Empty if the cause says it.
 fn audit_hint(cause: &Error) -> &'static str {
-    match cause.kind() {
-        ErrorKind::Quota => {
-            "free space on the disk of the state directory `.stead`: delete files there that aren't Stead's, or run \
+    match cause {
+        // A database of another format, or of another program.
+        Error::Store(StoreError::Unsupported(_) | StoreError::Invalid(_)) => "",
+        Error::Store(StoreError::Corrupt(_)) => {
+            "; `stead verify` lists all damage, and `stead restore-backup` restores a backup"
+        }
+        cause if cause.kind() == ErrorKind::Quota => {
+            "; free space on the disk of the state directory `.stead`: delete files there that aren't Stead's, or run \
              `stead gc`"
         }
         _ => {
-            "make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` \
+            "; make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` \
              under [audit]"
         }
     }
@@ -207,5 +212,16 @@ mod tests {
         let text = message(StoreError::NoSpace);
         assert!(text.contains("free space on the disk") && !text.contains("turn the audit off"), "{text}");
         assert!(message(StoreError::HostDenied).contains("turn the audit off"));
+    }
+
+    #[test]
+    fn if_the_database_cannot_be_used_the_hint_is_not_to_make_it_writable() {
+        let message = |cause: StoreError| Error::OpenAudit { cause: Box::new(cause.into()) }.to_string();
+        let text = message(StoreError::unsupported("update Stead to open it"));
+        assert!(text.ends_with("the audit can't be opened: update Stead to open it"), "{text}");
+        let text = message(StoreError::Invalid("name another file".into()));
+        assert!(text.ends_with("name another file"), "{text}");
+        let text = message(StoreError::Corrupt("x".into()));
+        assert!(text.contains("restore-backup") && !text.contains("writable"), "{text}");
     }
 }

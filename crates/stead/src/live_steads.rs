@@ -2,7 +2,7 @@
 //!
 //! Getting one identity's stead never waits for the opening of another's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use stead_core::Identity;
 use stead_core::store::Subscription;
 
-use crate::config::Config;
-use crate::error::Result;
+use crate::config::{AgentConfig, Config, StoreConfig, WorkspaceConfig};
+use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
 
@@ -39,6 +39,9 @@ pub struct LiveSteads<T> {
     /// Held by [`LiveSteads::replace`], [`LiveSteads::refresh`] and [`LiveSteads::evict_idle`], one at a time. Never
     /// needed to get a stead.
     updates: Mutex<ForkWatch>,
+    /// Held while entries get other steads. Locked after `updates` and before `state`, and never while anything is
+    /// opened, so that [`LiveSteads::withdraw`] doesn't wait for the host.
+    entry_changes: Mutex<()>,
     idle_timeout: Duration,
     /// How many steads were opened so far.
     opened: AtomicU64,
@@ -51,6 +54,17 @@ struct RegistryState<T> {
     slots: HashMap<Identity, Slot<T>>,
     /// Grows when steads that were opened before may be outdated. A stead that is being opened meanwhile is opened again.
     epoch: u64,
+    /// `None` unless a new configuration waits for the host.
+    withdrawal: Option<Withdrawal>,
+}
+
+/// What a new configuration takes away, in effect before the rest of it.
+#[derive(Debug)]
+struct Withdrawal {
+    /// The new configuration.
+    config: Config,
+    /// The agents that have no access until the new configuration is in use.
+    agents: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -84,10 +98,16 @@ struct ForkWatch {
 impl<T: LiveEntry> LiveSteads<T> {
     /// Opens nothing yet.
     pub fn of(config: &Config) -> Self {
-        let state = RegistryState { stores: Arc::new(Stores::of(config)), slots: HashMap::new(), epoch: 0 };
+        let state = RegistryState {
+            stores: Arc::new(Stores::of(config)),
+            slots: HashMap::new(),
+            epoch: 0,
+            withdrawal: None,
+        };
         LiveSteads {
             state: Mutex::new(state),
             updates: Mutex::default(),
+            entry_changes: Mutex::default(),
             idle_timeout: IDLE_TIMEOUT,
             opened: AtomicU64::new(0),
         }
@@ -124,6 +144,11 @@ impl<T: LiveEntry> LiveSteads<T> {
                 if let Some(live) = state.live(identity) {
                     return Ok(live);
                 }
+                if state.is_withdrawn(&identity.agent) {
+                    return Err(Error::Invalid(
+                        "the configuration has changed, and a directory in it doesn't answer; try again later".into(),
+                    ));
+                }
                 (Arc::clone(&state.stores), state.epoch)
             };
             let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
@@ -154,14 +179,19 @@ impl<T: LiveEntry> LiveSteads<T> {
         let stores = Arc::new(self.stores().reconfigured(config));
         stores.open_audit()?;
         let mut opened: HashMap<Identity, (Arc<T>, Stead)> = HashMap::new();
-        loop {
+        let _entry_changes = loop {
             let missing = {
+                let entry_changes = self.entry_changes.lock();
                 let mut state = self.state.lock();
+                if state.withdrawal.as_ref().is_some_and(|newer| !gives_the_same(&newer.config, config)) {
+                    return Err(Error::Invalid("the configuration has changed again".into()));
+                }
                 let missing = state.entries(|identity| !opened.contains_key(identity));
                 if missing.is_empty() {
                     state.stores = stores;
                     state.epoch += 1;
-                    break;
+                    state.withdrawal = None;
+                    break entry_changes;
                 }
                 missing
             };
@@ -172,12 +202,53 @@ impl<T: LiveEntry> LiveSteads<T> {
                 };
                 opened.insert(identity, (live, stead));
             }
-        }
+        };
         *updates = ForkWatch::default();
         for (live, stead) in opened.into_values() {
             live.replace(&stead);
         }
         Ok(())
+    }
+
+    /// Takes away at once what a new configuration no longer gives, though it can't be used yet because the host doesn't
+    /// answer. Opens nothing and doesn't touch the host.
+    ///
+    /// An agent that loses something has no Workspaces until [`LiveSteads::replace`] succeeds with this configuration, or
+    /// until [`LiveSteads::reinstate`]. An empty configuration takes nothing away: the file may be in the middle of being
+    /// written.
+    pub fn withdraw(&self, config: &Config) {
+        if config.stores.is_empty() && config.agents.is_empty() {
+            return;
+        }
+        let _entry_changes = self.entry_changes.lock();
+        let withdrawn = {
+            let mut state = self.state.lock();
+            let current = Arc::clone(state.stores.config());
+            if state.withdrawal.is_none() && gives_the_same(&current, config) {
+                return;
+            }
+            let agents = agents_that_lose_access(&current, config);
+            let withdrawn = state.entries(|identity| agents.contains(&identity.agent));
+            state.withdrawal = Some(Withdrawal { config: config.clone(), agents });
+            state.epoch += 1;
+            withdrawn
+        };
+        for (identity, live) in withdrawn {
+            let empty = Stead::builder(&identity.agent).build();
+            live.replace(&empty.expect("a stead without Workspaces can be built"));
+        }
+    }
+
+    /// Undoes [`LiveSteads::withdraw`] because this configuration turned out to be invalid: the current one is used again.
+    pub fn reinstate(&self, invalid: &Config) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            match &state.withdrawal {
+                Some(withdrawal) if gives_the_same(&withdrawal.config, invalid) => state.withdrawal = None,
+                _ => return Ok(()),
+            }
+        }
+        self.replace(&self.config())
     }
 
     /// Opens the steads again whose forks were made or discarded since the last call, by any process.
@@ -208,7 +279,12 @@ impl<T: LiveEntry> LiveSteads<T> {
         };
         for (identity, live) in outdated {
             match self.open(&stores, &identity) {
-                Ok(stead) => live.refresh(&stead),
+                Ok(stead) => {
+                    let _entry_changes = self.entry_changes.lock();
+                    if !self.state.lock().is_withdrawn(&identity.agent) {
+                        live.refresh(&stead);
+                    }
+                }
                 // An agent that isn't configured any more has no Workspaces.
                 Err(_) if !stores.config().agents.contains_key(&identity.agent) => {}
                 Err(_) => {
@@ -254,11 +330,19 @@ impl<T: LiveEntry> LiveSteads<T> {
 impl<T> RegistryState<T> {
     /// The entry of an identity that the configuration still has.
     fn live(&mut self, identity: &Identity) -> Option<Arc<T>> {
+        if self.is_withdrawn(&identity.agent) {
+            return None;
+        }
         let slot = self.slots.get_mut(identity)?;
         let live =
             slot.live.as_ref().filter(|_| self.stores.config().agents.contains_key(&identity.agent))?;
         slot.last_used = Instant::now();
         Some(Arc::clone(live))
+    }
+
+    /// Whether a new configuration that waits for the host takes something away from this agent.
+    fn is_withdrawn(&self, agent: &str) -> bool {
+        self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.agents.contains(agent))
     }
 
     fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
@@ -267,6 +351,36 @@ impl<T> RegistryState<T> {
             .filter_map(|(identity, slot)| Some((identity.clone(), Arc::clone(slot.live.as_ref()?))))
             .collect()
     }
+}
+
+/// Whether two configurations give the same agents the same.
+fn gives_the_same(a: &Config, b: &Config) -> bool {
+    a.agents == b.agents && a.stores == b.stores && a.database == b.database
+}
+
+/// The agents that may do something with `old` that they may not do with `new`.
+fn agents_that_lose_access(old: &Config, new: &Config) -> BTreeSet<String> {
+    let is_same_store = |name: &String| match (old.stores.get(name), new.stores.get(name)) {
+        (Some(StoreConfig::Virtual { .. }), _) if old.database.path != new.database.path => false,
+        (old, new) => old == new,
+    };
+    let loses_access = |name: &String, agent: &AgentConfig| {
+        let Some(new_agent) = new.agents.get(name) else { return true };
+        let stays = |workspace: &WorkspaceConfig| {
+            new_agent.workspaces.contains(workspace) && is_same_store(&workspace.store)
+        };
+        // A new Workspace inside one that stays may withhold what that one allows.
+        let is_nested = |added: &WorkspaceConfig| {
+            !agent.workspaces.contains(added)
+                && agent.workspaces.iter().any(|outer| added.prefix.strip_prefix(&outer.prefix).is_some())
+        };
+        agent.quota != new_agent.quota
+            || agent.tools != new_agent.tools
+            || !agent.workspaces.iter().all(stays)
+            || new_agent.workspaces.iter().any(is_nested)
+    };
+    let losing = old.agents.iter().filter(|(name, agent)| loses_access(name, agent));
+    losing.map(|(name, _)| name.clone()).collect()
 }
 
 impl ForkWatch {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use stead::{Config, Identity};
+use stead::{Clock, Config, Identity, SystemClock};
 use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 
 use crate::client::Client;
@@ -57,6 +57,34 @@ fn a_server_reloads_its_configuration_and_keeps_the_old_one_if_the_new_one_is_in
     fs::write(&new_file, ONE_WORKSPACE).unwrap();
     fs::rename(&new_file, &file).unwrap();
     wait_until(|| !map().contains("/more"));
+}
+
+#[test]
+fn an_agent_that_is_removed_loses_access_though_the_host_does_not_answer() {
+    let text = format!("{ONE_WORKSPACE}\n{}", ONE_WORKSPACE.split("kind = \"memory\"").nth(1).unwrap());
+    let server = Server::with(
+        &text.replacen("agents.ann", "agents.bob", 1),
+        HttpOptions::default(),
+        ServerLimits::default(),
+    );
+    let file = server.host.path().join("stead.toml");
+    let secret =
+        |agent: &str| server.tokens().create(Identity::agent(agent), None, SystemClock.now()).unwrap().1;
+    let (ann, bob) = (secret("ann"), secret("bob"));
+    let has_tools = |secret: &str| {
+        let answer = server.modern(Some(secret), "tools/list", json!({}));
+        answer.message()["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty())
+    };
+    assert!(has_tools(&ann) && has_tools(&bob));
+    // Opening a named pipe waits until the other end is opened.
+    let pipe = server.host.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&file, format!("[database]\nurl = \"sqlite:pipe\"\n{ONE_WORKSPACE}")).unwrap();
+    wait_until(|| !has_tools(&bob));
+    assert!(has_tools(&ann), "nothing was taken away from this agent");
+    // The host answers, and the new configuration turns out to be invalid, so the old one stays in use.
+    fs::write(&pipe, "this is no SQLite database").unwrap();
+    wait_until(|| has_tools(&bob));
 }
 
 #[test]

@@ -56,8 +56,8 @@ use crate::database::reader_pool::{ReadConnection, ReaderPool};
 use crate::database::reserve::DiskReserve;
 use crate::database::revision_file::{AcknowledgedRevisions, RevisionFile};
 use crate::database::schema::{
-    ConnectionRole, DIR_EPOCH, NEXT_NODE, connect, connect_memory, has_format, is_current, is_empty,
-    is_prepared, prepare, synchronous,
+    ConnectionRole, DIR_EPOCH, NEXT_NODE, check_file_start, connect, connect_memory, has_format, is_current,
+    is_empty, is_prepared, prepare, synchronous,
 };
 use crate::database::wal_file::WalFile;
 use crate::database::writer_lock::WriterLock;
@@ -214,6 +214,15 @@ impl Database {
     /// Whether there is or was a database at this path, even if its file is gone.
     pub fn existed_at(path: &Path) -> bool {
         path.exists() || RevisionFile::of(path).read().is_some()
+    }
+
+    /// How many bytes of a file [`Database::check_file_start`] needs.
+    pub const FILE_START_LENGTH: usize = 105;
+
+    /// Fails if a file that begins with these bytes is a database of another program or of another format. Opens
+    /// nothing.
+    pub fn check_file_start(start: &[u8]) -> StoreResult<()> {
+        check_file_start(start)
     }
 
     /// A new database in memory, which exists until the last Store on it is dropped.

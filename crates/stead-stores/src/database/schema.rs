@@ -221,23 +221,37 @@ fn check_format(conn: &Connection) -> Result<Format> {
     let query_number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let (id, format) = (query_number("PRAGMA application_id")?, query_number("PRAGMA user_version")?);
     let has_no_tables = query_number("SELECT count(*) FROM sqlite_schema")? == 0;
+    Ok(decide_format(id, format, has_no_tables)?)
+}
+
+/// Checks the beginning of a database file as [`check_format`] checks the open database. What is only in the WAL yet
+/// isn't known here: a database that was just created looks empty.
+///
+/// The positions are those of SQLite's file format: <https://www.sqlite.org/fileformat2.html>.
+pub(crate) fn check_file_start(start: &[u8]) -> StoreResult<()> {
+    let number_at = |at: usize| Some(i32::from_be_bytes(start.get(at..at + 4)?.try_into().ok()?));
+    let (Some(format), Some(id)) = (number_at(60), number_at(68)) else { return Ok(()) };
+    // The table of all tables is on the first page: a leaf without cells is an empty table.
+    let has_no_tables = start.get(100..105).is_none_or(|page| page[0] == 13 && page[3..5] == [0, 0]);
+    decide_format(id.into(), format.into(), has_no_tables).map(drop)
+}
+
+fn decide_format(id: i64, format: i64, has_no_tables: bool) -> StoreResult<Format> {
     if id == i64::from(APPLICATION_ID) {
         match format.cmp(&FORMAT) {
             Ordering::Equal => Ok(Format::Present),
             Ordering::Greater => Err(StoreError::unsupported(
                 "the database was made by a newer version of Stead; update Stead to open it",
-            )
-            .into()),
+            )),
             Ordering::Less => Err(StoreError::unsupported(
                 "the database was made by an older version of Stead, whose format this version can't open; export its \
                  files with that version and import them here",
-            )
-            .into()),
+            )),
         }
     } else if has_no_tables && id == 0 && format == 0 {
         Ok(Format::Empty)
     } else {
-        Err(StoreError::Invalid("the file is a database of another program; name another file".into()).into())
+        Err(StoreError::Invalid("the file is a database of another program; name another file".into()))
     }
 }
 
@@ -246,6 +260,34 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::database::{Database, DatabaseOptions};
+
+    #[test]
+    fn the_start_of_a_file_shows_what_the_open_database_shows() {
+        for (statements, expected) in [
+            ("", ""),
+            ("PRAGMA user_version = 13", "older version"),
+            ("PRAGMA user_version = 1000", "newer version"),
+            ("PRAGMA application_id = 7", "another program"),
+            ("PRAGMA application_id = 0; PRAGMA user_version = 0", "another program"),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("db");
+            drop(Database::open(&path, DatabaseOptions::default()).unwrap());
+            rusqlite::Connection::open(&path).unwrap().execute_batch(statements).unwrap();
+            let start = std::fs::read(&path).unwrap();
+            let problem = |result: StoreResult<()>| result.err().map(|error| error.to_string());
+            let from_file = problem(check_file_start(&start[..Database::FILE_START_LENGTH]));
+            let opened = Database::open(&path, DatabaseOptions::default()).map(drop);
+            assert_eq!(from_file, problem(opened), "{statements}");
+            assert!(from_file.unwrap_or_default().contains(expected), "{statements}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let empty = directory.path().join("empty");
+        let statements = "CREATE TABLE t (a); DROP TABLE t";
+        rusqlite::Connection::open(&empty).unwrap().execute_batch(statements).unwrap();
+        check_file_start(&std::fs::read(&empty).unwrap()).unwrap();
+        check_file_start(b"SQLite format 3\0").unwrap();
+    }
 
     #[test]
     fn an_older_and_a_newer_format_are_refused_and_left_as_they_are() {

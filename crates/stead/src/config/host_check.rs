@@ -2,16 +2,23 @@
 //!
 //! The checks change nothing: they open no Store and create no files.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use stead_core::VfsPath;
+use stead_stores::Database;
 
 use super::{Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
 
 /// The first bytes of every SQLite database.
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// How long the directories of Stores may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A check to make on the host, and the position in the file that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,34 +50,86 @@ pub struct HostReport {
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
+impl HostCheck {
+    fn diagnostic(&self, message: String) -> ConfigDiagnostic {
+        ConfigDiagnostic { line: self.line, column: self.column, message }
+    }
+}
+
+impl HostReport {
+    /// Checks all Stores at the same time, each in a thread of its own. A Store that doesn't answer in time is not a
+    /// problem of the configuration, so it gets a warning. Its thread remains until it answers.
+    fn add_checks_of_stores(
+        &mut self,
+        by_store: BTreeMap<String, Vec<HostCheck>>,
+        timeout: Duration,
+        message_of: impl Fn(&HostCheck) -> Option<String> + Send + Sync + 'static,
+    ) {
+        let (message_of, deadline) = (Arc::new(message_of), Instant::now() + timeout);
+        let start = |(store, checks): (String, Vec<HostCheck>)| {
+            let (sender, results) = mpsc::channel();
+            let (message_of, first) = (Arc::clone(&message_of), checks.first().cloned());
+            std::thread::spawn(move || {
+                let messages: Vec<_> = checks.iter().map(|check| message_of(check)).collect();
+                // The receiver is gone if this took too long.
+                let _ = sender.send(checks.into_iter().zip(messages).collect::<Vec<_>>());
+            });
+            (store, first, results)
+        };
+        let started: Vec<_> = by_store.into_iter().map(start).collect();
+        for (store, first, results) in started {
+            let Ok(checked) = results.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
+                let name = store.escape_debug();
+                let message =
+                    format!("the directory of the Store `{name}` doesn't answer, so it isn't checked");
+                self.warnings.extend(first.map(|check| check.diagnostic(message)));
+                continue;
+            };
+            for (check, message) in checked {
+                let diagnostics = match check.kind {
+                    HostCheckKind::Directory { .. } => &mut self.problems,
+                    _ => &mut self.warnings,
+                };
+                diagnostics.extend(message.map(|message| check.diagnostic(message)));
+            }
+        }
+    }
+}
+
 impl Config {
     /// Checks whether the directories and the database in the configuration exist and can be used. Creates nothing.
     pub fn check_host(&self) -> HostReport {
         let mut report = HostReport::default();
-        for HostCheck { line, column, kind } in &self.host_checks {
-            let (line, column) = (*line, *column);
-            let diagnostic = |message: String| ConfigDiagnostic { line, column, message };
-            match kind {
-                HostCheckKind::Directory { store } => {
-                    report.problems.extend(self.directory_problem(store).map(diagnostic))
-                }
-                HostCheckKind::Mount { store, path } => {
-                    report.warnings.extend(self.mount_warning(store, path).map(diagnostic))
+        let mut by_store: BTreeMap<String, Vec<HostCheck>> = BTreeMap::new();
+        for check in &self.host_checks {
+            match &check.kind {
+                HostCheckKind::Directory { store } | HostCheckKind::Mount { store, .. } => {
+                    by_store.entry(store.clone()).or_default().push(check.clone());
                 }
                 // `Config::load` reports these.
                 HostCheckKind::Overlap { .. } => {}
-                HostCheckKind::Database => report.problems.extend(self.database_problem().map(diagnostic)),
+                HostCheckKind::Database => {
+                    report.problems.extend(self.database_problem().map(|message| check.diagnostic(message)))
+                }
             }
         }
+        let config = self.clone();
+        report.add_checks_of_stores(by_store, ANSWER_TIMEOUT, move |check| match &check.kind {
+            HostCheckKind::Directory { store } => config.directory_problem(store),
+            HostCheckKind::Mount { store, path } => config.mount_warning(store, path),
+            HostCheckKind::Overlap { .. } | HostCheckKind::Database => None,
+        });
         report.problems.sort();
         report.warnings.sort();
         report
     }
 
     /// Fails if this configuration must not replace one that works: if it is empty (the file may be in the middle of
-    /// being written), or if it names something that doesn't exist.
+    /// being written), if it names something that doesn't exist, or if a Workspace gives access to what another one
+    /// withholds.
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.check_host().problems;
+        problems.extend(self.bypassed_workspaces());
         if self.stores.is_empty() && self.agents.is_empty() {
             let message = "the file is empty: it has no Store and no agent".to_owned();
             problems.push(ConfigDiagnostic { line: 1, column: 1, message });
@@ -133,12 +192,15 @@ impl Config {
 
     fn database_problem(&self) -> Option<String> {
         let path = &self.database.path;
-        let mut header = [0; SQLITE_MAGIC.len()];
-        match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-            Ok(()) if &header == SQLITE_MAGIC => None,
-            Ok(()) => Some("the file isn't an SQLite database; name another file".into()),
+        let mut start = Vec::new();
+        let length = Database::FILE_START_LENGTH as u64;
+        match File::open(path).and_then(|file| file.take(length).read_to_end(&mut start)) {
             // A database is created at its first use; an empty file is fine, too.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Ok(length) if length < SQLITE_MAGIC.len() => None,
+            Ok(_) if start.starts_with(SQLITE_MAGIC) => {
+                Database::check_file_start(&start).err().map(|error| error.to_string())
+            }
+            Ok(_) => Some("the file isn't an SQLite database; name another file".into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let lacks_directory =
@@ -147,6 +209,57 @@ impl Config {
                     .then(|| "the database's directory doesn't exist; create it, or name another file".into())
             }
             Err(error) => Some(format!("the database can't be read: {}", error.kind())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_directory_that_does_not_answer_is_noted_and_the_others_are_checked() {
+        let check = |store: &str, line| {
+            let kind = HostCheckKind::Directory { store: store.to_owned() };
+            (store.to_owned(), vec![HostCheck { line, column: 1, kind }])
+        };
+        let (release, released) = mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        let message_of = move |check: &HostCheck| {
+            if check.line == 1 {
+                released.lock().unwrap().recv().unwrap_err();
+            }
+            Some("missing".to_owned())
+        };
+        let mut report = HostReport::default();
+        let by_store = BTreeMap::from([check("hangs", 1), check("missing", 2)]);
+        report.add_checks_of_stores(by_store, Duration::from_millis(200), message_of);
+        drop(release);
+        assert_eq!(report.problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(report.warnings.len(), 1);
+        let text = &report.warnings[0].message;
+        assert_eq!(text, "the directory of the Store `hangs` doesn't answer, so it isn't checked");
+    }
+    #[test]
+    fn a_database_of_another_format_or_another_program_is_a_problem() {
+        let host = tempfile::tempdir().unwrap();
+        let text = "[database]\nurl = \"sqlite:db\"\n[stores.notes]\nkind = \"virtual\"\n";
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let path = host.path().join("db");
+        drop(Database::open(&path, stead_stores::DatabaseOptions::default()).unwrap());
+        let valid = fs::read(&path).unwrap();
+        let problems = || -> Vec<_> {
+            config.check_host().problems.into_iter().map(|problem| (problem.line, problem.message)).collect()
+        };
+        assert_eq!(problems(), []);
+        for (position, expected) in [(60, "update Stead to open it"), (68, "name another file")] {
+            let mut changed = valid.clone();
+            changed[position] = 1;
+            fs::write(&path, changed).unwrap();
+            let problems = problems();
+            assert!(problems.len() == 1 && problems[0].0 == 2, "{problems:?}");
+            assert!(problems[0].1.ends_with(expected), "{problems:?}");
         }
     }
 }

@@ -200,6 +200,82 @@ fn a_stead_that_is_opened_while_the_configuration_is_replaced_has_the_new_one() 
 }
 
 #[test]
+fn what_a_configuration_takes_away_is_gone_before_the_rest_of_it_is_in_use() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann", "bob", "eve"], "/notes"));
+    let [ann, bob, eve] = ["ann", "bob", "eve"].map(|agent| get(&steads, agent));
+    let mut new = config(&host, &["ann", "eve", "new"], "/notes");
+    new.agents.get_mut("eve").unwrap().workspaces[0].scope = stead_core::AccessScope::ReadOnly;
+    // The host doesn't answer while the forks are read again.
+    let updates = steads.updates.lock();
+    let opened = steads.opened.load(Ordering::SeqCst);
+    steads.withdraw(&new);
+    assert_eq!(steads.opened.load(Ordering::SeqCst), opened, "nothing is opened");
+    assert_eq!(ann.prefixes(), ["/notes"], "nothing was taken away from this agent");
+    assert!(Arc::ptr_eq(&ann, &get(&steads, "ann")));
+    assert_eq!((bob.prefixes(), eve.prefixes()), (Vec::new(), Vec::new()));
+    for agent in ["bob", "eve"] {
+        assert!(steads.get(&Identity::agent(agent), CountingEntry::new).is_err(), "{agent}");
+        let other_thread = Identity::agent(agent).with_thread("2");
+        assert!(steads.get(&other_thread, CountingEntry::new).is_err(), "{agent}");
+    }
+    drop(updates);
+    // An older configuration that was still waiting for the host gives nothing back.
+    assert!(steads.replace(&config(&host, &["ann", "bob"], "/notes")).is_err());
+    assert_eq!(bob.prefixes(), Vec::<String>::new());
+    steads.replace(&new).unwrap();
+    assert_eq!((eve.prefixes(), bob.prefixes()), (vec!["/notes".to_owned()], Vec::new()));
+    get(&steads, "new");
+}
+
+#[test]
+fn a_refresh_gives_nothing_back_that_was_taken_away() {
+    let host = tempfile::tempdir().unwrap();
+    let old = config(&host, &["ann", "bob"], "/notes");
+    let steads = LiveSteads::of(&old);
+    let bob = get(&steads, "bob");
+    let other_stead = Stead::open(&old, "bob").unwrap();
+    other_stead.vfs().write("/notes/a", "1").unwrap();
+    steads.refresh();
+    other_stead.fork("/notes", "draft").unwrap();
+    steads.withdraw(&config(&host, &["ann"], "/notes"));
+    refresh_after_commit(&steads);
+    assert_eq!(bob.prefixes(), Vec::<String>::new());
+}
+
+#[test]
+fn an_invalid_configuration_takes_nothing_away_in_the_end() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::of(&config(&host, &["ann", "bob"], "/notes"));
+    let bob = get(&steads, "bob");
+    let [invalid, newer] = ["/notes", "/newer"].map(|prefix| config(&host, &["ann"], prefix));
+    steads.withdraw(&config(&host, &[], "/notes"));
+    steads.withdraw(&invalid);
+    steads.reinstate(&newer).unwrap();
+    assert_eq!(bob.prefixes(), Vec::<String>::new(), "another configuration is still waiting");
+    steads.reinstate(&invalid).unwrap();
+    assert_eq!(bob.prefixes(), ["/notes"]);
+    assert!(Arc::ptr_eq(&bob, &get(&steads, "bob")));
+    steads.withdraw(&Config::parse("", &host.path().join("stead.toml")).unwrap());
+    assert_eq!(bob.prefixes(), ["/notes"], "an empty file may be in the middle of being written");
+}
+
+#[test]
+fn a_new_workspace_inside_another_one_takes_something_away() {
+    let host = tempfile::tempdir().unwrap();
+    let old = config(&host, &["ann"], "/notes");
+    let with_added = |prefix: &str| {
+        let mut new = old.clone();
+        let workspaces = &mut new.agents.get_mut("ann").unwrap().workspaces;
+        let prefix = stead_core::VfsPath::parse(prefix).unwrap();
+        workspaces.push(WorkspaceConfig { prefix, ..workspaces[0].clone() });
+        new
+    };
+    assert!(agents_that_lose_access(&old, &with_added("/more")).is_empty());
+    assert_eq!(agents_that_lose_access(&old, &with_added("/notes/inner")).len(), 1);
+}
+
+#[test]
 fn an_unused_entry_that_is_not_needed_is_evicted() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::of(&config(&host, &["ann"], "/notes"));
