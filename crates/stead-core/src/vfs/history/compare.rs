@@ -144,6 +144,9 @@ impl Call<'_> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
+        if newer != RevisionNumber::NOW {
+            check_retained(&**store, newer)?;
+        }
         let revisions = store.require_history()?.changes_between(older, newer, std::slice::from_ref(top))?;
         // Revisions come newest first, so a node's first change has its newest state and its last change has its
         // oldest.
