@@ -210,6 +210,7 @@ pub(crate) fn blame_line(number: usize, line: &BlameLine) -> Value {
         "text": String::from_utf8_lossy(&line.line),
         "version": line.revision.map(|revision| revision.number.0),
         "operation": line.operation.as_ref().map(operation),
+        "by_another_program": line.by_another_program,
     })
 }
 

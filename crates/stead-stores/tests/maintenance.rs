@@ -372,6 +372,79 @@ fn a_file_that_is_no_backup_is_not_restored() {
     assert_sound(&database);
 }
 
+/// Why those of these versions can't be read that can't.
+fn losses(store: &VirtualStore, versions: std::ops::RangeInclusive<i64>) -> Vec<String> {
+    let as_of = |version| store.as_of(RevisionNumber(version));
+    versions.filter_map(|version| as_of(version).err().map(|error| error.to_string())).collect()
+}
+
+#[test]
+fn a_version_that_a_restored_backup_replaced_is_lost_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let vfs = vfs_for(&store, Arc::new(SystemClock));
+    let backup = dir.path().join("copy.db");
+    let latest = || store.latest_revision().unwrap().0;
+    vfs.write("/w/f", "one").unwrap();
+    let kept = latest();
+    database.backup(&backup, &mut |_| ()).unwrap();
+    vfs.write("/w/f", "two").unwrap();
+    vfs.write("/w/f", "three").unwrap();
+    let lost = latest();
+    database.restore_backup(&backup, &mut |_| ()).unwrap();
+    vfs.write("/w/f", "four").unwrap();
+    let expected: Vec<String> = (kept + 1..=lost)
+        .map(|version| {
+            StoreError::Expired(format!("version {version} was lost when a backup was restored")).to_string()
+        })
+        .collect();
+    assert_eq!(losses(&store, 0..=latest()), expected);
+    let point = |number| RevisionId { store: Store::id(&store), number: RevisionNumber(number) };
+    for (from, to) in [(kept, lost), (lost, latest())] {
+        let error = vfs.diff("/w", point(from), point(to), Default::default()).unwrap_err().to_string();
+        assert!(error.contains(&expected[1]), "{error}");
+    }
+    // The restore before is lost too.
+    let lost = latest();
+    database.restore_backup(&backup, &mut |_| ()).unwrap();
+    assert_eq!(losses(&store, 0..=latest()).len() as i64, lost - kept);
+    // A backup with a gap keeps it.
+    let with_gap = dir.path().join("gap.db");
+    vfs.write("/w/f", "five").unwrap();
+    database.backup(&with_gap, &mut |_| ()).unwrap();
+    vfs.write("/w/f", "six").unwrap();
+    database.restore_backup(&with_gap, &mut |_| ()).unwrap();
+    assert_eq!(losses(&store, 0..=latest()).len() as i64, lost - kept + 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_version_of_a_host_directory_that_outlives_a_restore_is_lost_for_the_files_in_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("root")).unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let mut options = stead_stores::PhysicalOptions::new(dir.path().join("state"));
+    (options.durability, options.ledger) = (Durability::Fast, database.clone().into());
+    let host = stead_stores::PhysicalStore::open(dir.path().join("root"), options).unwrap();
+    let host =
+        Workspace::new(VfsPath::parse("/h").unwrap(), AccessScope::ReadWrite, Mount::new(Arc::new(host)));
+    let host = Vfs::builder(Identity::agent("a")).workspace(host).build().unwrap();
+    let vfs = vfs_for(&store, Arc::new(SystemClock));
+    vfs.write("/w/f", "one").unwrap();
+    let backup = dir.path().join("copy.db");
+    database.backup(&backup, &mut |_| ()).unwrap();
+    host.write("/h/f", "before the loss").unwrap();
+    let kept = store.latest_revision().unwrap().0;
+    vfs.write("/w/f", "two").unwrap();
+    host.write("/h/f", "after the loss").unwrap();
+    let lost = store.latest_revision().unwrap().0;
+    database.restore_backup(&backup, &mut |_| ()).unwrap();
+    assert_eq!(losses(&store, 0..=kept), [""; 0]);
+    assert_eq!(losses(&store, kept + 1..=lost).len() as i64, lost - kept);
+}
+
 /// A `Vfs` with a WRITE_ONLY Workspace, in which every change makes a version.
 fn write_only_vfs(mount: Mount, clock: Arc<dyn Clock>) -> Vfs {
     let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::WriteOnly, mount);

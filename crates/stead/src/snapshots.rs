@@ -55,6 +55,15 @@ impl Stead {
         }
         self.check_history(prefix.as_ref())?;
         let (database, path) = (self.database()?, prefix.clone());
+        if !self.covered_workspaces(path.as_ref()).any(|workspace| is_included(workspace, &database)) {
+            let cause = StoreError::unsupported(
+                "a snapshot can't include it: its Store isn't in the database that holds the snapshots. Use one of its \
+                 versions or a time instead",
+            );
+            let path = path.unwrap_or_else(VfsPath::root);
+            let visibility = stead_core::Visibility::Visible;
+            return Err(stead_core::Error::Store { path, visibility, cause }.into());
+        }
         let new = NewSnapshot {
             agent: self.vfs().identity().agent.clone(),
             prefix: prefix.as_ref().map(VfsPath::to_string),
@@ -72,6 +81,26 @@ impl Stead {
             }
             _ => error,
         })
+    }
+
+    /// The Workspaces that a snapshot of a path, or of everything, leaves out: the caller may not read their history, or
+    /// their Store isn't in the database that holds the snapshots. A Memory Store never is.
+    pub fn left_out_of_snapshot(&self, prefix: Option<&str>) -> Result<Vec<VfsPath>> {
+        let (prefix, database) = (prefix.map(IntoPath::into_path).transpose()?, self.database()?);
+        let covered = self.covered_workspaces(prefix.as_ref());
+        let left_out = covered.filter(|workspace| !is_included(workspace, &database));
+        Ok(left_out.map(|workspace| workspace.prefix().clone()).collect())
+    }
+
+    /// The Workspace that a path lies in and those below the path, or all Workspaces.
+    fn covered_workspaces(&self, prefix: Option<&VfsPath>) -> impl Iterator<Item = &Workspace> {
+        let main = prefix.and_then(|prefix| self.vfs().router().route(prefix));
+        let main = main.map(|route| route.workspace.prefix().clone());
+        let is_covered = move |workspace: &&Workspace| {
+            let below = prefix.is_none_or(|prefix| workspace.prefix().strip_prefix(prefix).is_some());
+            below || main.as_ref() == Some(workspace.prefix())
+        };
+        self.vfs().workspaces().filter(is_covered)
     }
 
     /// Captures what the Stores have to copy, and names the revision. If someone captures the same files at the same
@@ -235,9 +264,9 @@ impl Stead {
     /// The revisions that a snapshot names: one for each of this stead's Stores that commit to the database with the
     /// snapshot. It has no revision of any other Store.
     pub fn snapshot_revisions(&self, snapshot: &Snapshot) -> Result<StoreRevisions> {
-        let database = Some(self.database()?.id());
-        let included = self.stores_with_history().filter(|store| store.info().database == database);
-        Ok(included.map(|store| store.revision(snapshot.revision)).collect())
+        let database = self.database()?;
+        let included = self.vfs().workspaces().filter(|workspace| is_included(workspace, &database));
+        Ok(included.map(|workspace| workspace.mount().store().revision(snapshot.revision)).collect())
     }
 
     /// This stead, read-only, as it was at the version or time that `text` names for `path`. Fails if `path` can't be
@@ -322,6 +351,14 @@ impl Stead {
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
+}
+
+/// Whether the snapshots in a database include a Workspace.
+fn is_included(workspace: &Workspace, database: &Database) -> bool {
+    let store = workspace.mount().store();
+    workspace.scope().allows(Access::History)
+        && store.history().is_some()
+        && store.info().database == Some(database.id())
 }
 
 /// The number in a text such as `12` or `v12`.

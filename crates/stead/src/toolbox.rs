@@ -84,9 +84,11 @@ impl Snapshots for SteadSnapshots {
         path: Option<&str>,
         label: Option<&str>,
     ) -> Result<CreatedSnapshot, Failure> {
-        let snapshot = self.0.with_vfs(vfs).snapshot(path, label)?;
+        let stead = self.0.with_vfs(vfs);
+        let snapshot = stead.snapshot(path, label)?;
         let name = snapshot.label.unwrap_or_else(|| format!("#{}", snapshot.id));
-        Ok(CreatedSnapshot { name, revision: snapshot.revision, at: snapshot.at })
+        let left_out = stead.left_out_of_snapshot(path)?;
+        Ok(CreatedSnapshot { name, revision: snapshot.revision, at: snapshot.at, left_out })
     }
 }
 

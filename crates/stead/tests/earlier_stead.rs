@@ -153,6 +153,49 @@ fn an_earlier_stead_of_a_snapshot_shows_only_the_stores_in_it() {
 }
 
 #[test]
+fn a_snapshot_of_a_memory_store_is_refused_and_one_of_everything_says_that_it_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = r#"
+        [stores.notes]
+        kind = "virtual"
+        [stores.scratch]
+        kind = "memory"
+        [agents.coder]
+        tools = ["snapshot"]
+        workspaces = [
+          { prefix = "/notes", store = "notes", scope = "rw" },
+          { prefix = "/scratch", store = "scratch", scope = "rw" },
+        ]
+    "#;
+    let config = stead::Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "coder").unwrap();
+    for path in ["/notes/a", "/scratch/a"] {
+        stead.vfs().write(path, "then").unwrap();
+    }
+    for path in ["/scratch", "/scratch/a"] {
+        let refused = stead.snapshot(Some(path), Some("kept")).unwrap_err();
+        assert!(refused.to_string().contains("a snapshot can't include it"), "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    }
+    assert_eq!(stead.snapshots(None).unwrap(), []);
+    let arguments = json!({ "label": "all" }).as_object().unwrap().clone();
+    let created = stead.toolbox().call("snapshot", arguments, ApprovalAnswer::NotAsked).unwrap();
+    assert!(created.joined_text().ends_with("the snapshot all. It doesn't include /scratch."), "{created:?}");
+    assert_eq!(stead.left_out_of_snapshot(Some("/notes")).unwrap(), []);
+
+    for path in ["/notes/a", "/scratch/a"] {
+        stead.vfs().write(path, "now").unwrap();
+    }
+    let point = stead.resolve_point("/", "all").unwrap();
+    let restored = stead.vfs().restore("/", point, &Default::default()).unwrap();
+    assert!(restored.left_out[0].why.contains("with one of its own versions or a time"), "{restored:?}");
+    // The advice works.
+    let point = stead.resolve_point("/scratch", "1").unwrap();
+    assert_eq!(stead.vfs().restore("/scratch", point, &Default::default()).unwrap().changes.len(), 1);
+    assert_eq!(stead.vfs().read("/scratch/a").unwrap().bytes, b"then");
+}
+
+#[test]
 fn a_snapshot_in_a_broken_database_is_not_reported_as_missing() {
     let host = tempfile::tempdir().unwrap();
     std::fs::create_dir(host.path().join("data")).unwrap();

@@ -24,6 +24,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         .iter()
         .map(|line| match &line.operation {
             Some(operation) => human::escape_text(&operation.identity.agent),
+            None if line.by_another_program => "(other program)".to_owned(),
             None => "(before)".to_owned(),
         })
         .collect();

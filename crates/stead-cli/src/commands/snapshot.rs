@@ -1,3 +1,5 @@
+use stead::VfsPath;
+
 use crate::command_error::{CommandResult, Exit};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -24,14 +26,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     });
     let snapshot = snapshot.map_err(|error| interrupt.error_or(error, "no snapshot was made"))?;
     drop(progress);
+    let left_out = stead.left_out_of_snapshot(args.prefix.as_deref())?;
+    let left_out: Vec<&str> = left_out.iter().map(VfsPath::as_str).collect();
     if session.wants_json() {
-        session.print_json(&json::snapshot(&snapshot))?;
+        let mut snapshot = json::snapshot(&snapshot);
+        snapshot["left_out"] = left_out.into();
+        session.print_json(&snapshot)?;
     } else {
         let label = snapshot.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
         session.print_line(format_args!(
             "Snapshot #{}{label} keeps version {}.",
             snapshot.id, snapshot.revision
         ))?;
+        if !left_out.is_empty() {
+            session.say(format_args!("It doesn't include {}.", left_out.join(", ")));
+        }
     }
     Ok(Exit::OK)
 }

@@ -71,6 +71,11 @@ use crate::virtual_store::layers::{self, Layer};
 /// More node ids than running processes may have leased.
 pub(crate) const MAX_LEASED_NODES: i64 = 1 << 24;
 
+/// The tool of the revision that a restored backup makes, beyond those that it replaces.
+pub(crate) const RESTORE_TOOL: &str = "restore-backup";
+/// The tool of the revision that is made beyond those whose end of the database is missing.
+pub(crate) const RECOVERY_TOOL: &str = "recovery";
+
 /// Options for opening a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseOptions {
@@ -428,7 +433,7 @@ fn record_loss(
     let _guard = writer_lock.acquire(wait_timeout)?;
     let Some((acknowledged, newest)) = find_loss()? else { return Ok(()) };
     let revision = acknowledged.revision + 1;
-    advance_counters(conn, revision, "recovery")?;
+    advance_counters(conn, revision, RECOVERY_TOOL)?;
     let first = if acknowledged.lost.0 > 0 { acknowledged.lost.0.min(newest + 1) } else { newest + 1 };
     revision_file
         .make(AcknowledgedRevisions { revision, lost: (first, acknowledged.revision) })

@@ -199,9 +199,7 @@ impl History for VirtualStore {
             return Err(StoreError::NotFound);
         }
         let reader = self.database_inner().reader()?;
-        if !maintenance::is_readable(&reader, revision.0)? {
-            return Err(StoreError::Expired(format!("version {revision} is no longer kept")));
-        }
+        maintenance::check_readable(&reader, revision.0)?;
         Ok(Arc::new(self.at(revision)))
     }
 

@@ -541,3 +541,36 @@ fn a_restore_brings_back_the_time_of_a_file_that_the_host_only_touched() {
     assert_eq!(std::fs::metadata(site.host_path("f")).unwrap().modified().unwrap(), modified);
     assert!(site.restore(snapshot.revision, &[]).changes.is_empty());
 }
+
+#[test]
+fn blame_shows_the_present_lines_and_which_of_them_another_program_wrote() {
+    let site = Site::new();
+    let vfs = site.vfs(&[]);
+    let blame = || -> Vec<String> {
+        let lines = vfs.blame("/f").unwrap().into_iter().map(|line| {
+            let writer = match (&line.operation, line.by_another_program) {
+                (Some(operation), false) => &operation.identity.agent,
+                (None, true) => "(other program)",
+                (None, false) => "(before)",
+                (Some(_), true) => unreachable!(),
+            };
+            format!("{writer} {}", String::from_utf8_lossy(&line.line).trim_end())
+        });
+        lines.collect()
+    };
+    site.put("f", "before\n");
+    assert_eq!(blame(), ["(before) before"]);
+    vfs.read("/f").unwrap();
+    vfs.write("/f", "before\nmine\n").unwrap();
+    assert_eq!(blame(), ["(before) before", "tester mine"]);
+    site.put("f", "before\nhost\n");
+    assert_eq!(blame(), ["(before) before", "(other program) host"]);
+    // Content that another program wrote between two revisions isn't the second one's.
+    vfs.append("/f", "more\n").unwrap();
+    assert_eq!(blame(), ["(before) before", "(other program) host", "tester more"]);
+    // A program that replaces the file.
+    site.put("g", "host\nnew\n");
+    std::fs::rename(site.host_path("g"), site.host_path("f")).unwrap();
+    let lines: Vec<_> = vfs.blame("/f").unwrap().into_iter().map(|line| line.line).collect();
+    assert_eq!(lines, [b"host\n", &b"new\n"[..]]);
+}

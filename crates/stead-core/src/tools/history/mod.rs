@@ -45,6 +45,8 @@ pub struct CreatedSnapshot {
     pub revision: RevisionNumber,
     /// When the snapshot was made.
     pub at: Timestamp,
+    /// The Workspaces that it doesn't include.
+    pub left_out: Vec<VfsPath>,
 }
 
 impl ToolContext<'_> {

@@ -1,5 +1,6 @@
 //! `snapshot`: names the current version of a Workspace, or of all.
 
+use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -32,11 +33,11 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         None => context.vfs.authorize(None, Access::History)?,
     }
     let snapshot = context.require_snapshots()?.create_snapshot(context.vfs, path, label)?;
-    Ok(Reply::text(format!(
-        "The state at {} is saved as the snapshot {}.",
-        snapshot.at,
-        snapshot.name.escape_debug()
-    ))
-    .fact("snapshot", snapshot.name)
-    .fact("version", snapshot.revision.0))
+    let mut text =
+        format!("The state at {} is saved as the snapshot {}.", snapshot.at, snapshot.name.escape_debug());
+    if !snapshot.left_out.is_empty() {
+        let left_out: Vec<&str> = snapshot.left_out.iter().map(VfsPath::as_str).collect();
+        text.push_str(&format!(" It doesn't include {}.", left_out.join(", ")));
+    }
+    Ok(Reply::text(text).fact("snapshot", snapshot.name).fact("version", snapshot.revision.0))
 }

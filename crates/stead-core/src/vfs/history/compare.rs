@@ -89,6 +89,18 @@ pub struct BlameLine {
     pub revision: Option<RevisionId>,
     /// The operation that wrote the line; `None` as for `revision`.
     pub operation: Option<Operation>,
+    /// Whether another program wrote the line into a host file, after the first revision of the file.
+    pub by_another_program: bool,
+}
+
+/// Who wrote a state of a file.
+enum Writer {
+    /// It is older than the history, or outside what the caller may see.
+    Unknown,
+    /// It isn't what the revision before it left there: another program has changed the host file since.
+    AnotherProgram,
+    /// An operation, with its revision.
+    Revision(RevisionId, Operation),
 }
 
 impl Vfs {
@@ -144,6 +156,9 @@ impl Call<'_> {
         let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
         check_retained(&**store, older)?;
+        if newer != RevisionNumber::NOW {
+            check_retained(&**store, newer)?;
+        }
         let mut paths = vec![top.clone()];
         paths.extend(self.hidden_paths(workspace).into_iter().filter(|path| path.is_at_or_below(top)));
         let revisions = store.require_history()?.changes_between(older, newer, &paths)?;
@@ -252,47 +267,60 @@ impl Call<'_> {
             StoreGroup { store: resolved.workspace.mount().store(), workspaces: vec![resolved.workspace] };
         // The author of content that the file got outside the caller's Workspace isn't revealed.
         let is_visible = |state: &NodeState| self.logical_path(&group, &state.path).is_some();
+        let mut states: Vec<(&ContentRef, Writer)> = Vec::new();
+        for revision in revisions.revisions.iter().rev() {
+            for change in &revision.changes {
+                if let Some(NodeState { content: Some(before), .. }) = &change.before {
+                    match states.last() {
+                        None => states.push((before, Writer::Unknown)),
+                        // The revision found other content than the one before it had left.
+                        Some((last, _)) if *last != before => states.push((before, Writer::AnotherProgram)),
+                        Some(_) => {}
+                    }
+                }
+                if let Some(state @ NodeState { content: Some(after), .. }) = &change.after {
+                    let writer = match is_visible(state) {
+                        true => Writer::Revision(store.revision(revision.number), revision.operation.clone()),
+                        false => Writer::Unknown,
+                    };
+                    states.push((after, writer));
+                }
+            }
+        }
         // All states of the file are in memory at once.
-        let states = revisions
-            .revisions
-            .iter()
-            .flat_map(|revision| &revision.changes)
-            .filter_map(|change| change.after.as_ref());
-        let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
+        let size = states.iter().map(|(content, _)| content.size()).sum();
         if size > super::MAX_CONTENT_SIZE {
             return Err(failed(StoreError::TooLarge { size, limit: super::MAX_CONTENT_SIZE }));
         }
         let _memory = self.reserve(size * 2).map_err(failed)?;
-        let mut contents: Vec<Vec<u8>> = Vec::new();
-        let mut writers: Vec<Option<(RevisionId, Operation)>> = Vec::new();
-        for revision in revisions.revisions.iter().rev() {
-            for change in &revision.changes {
-                if let (true, Some(NodeState { content: Some(before), .. })) =
-                    (contents.is_empty(), &change.before)
-                {
-                    contents.push(read_content(store, before).map_err(failed)?);
-                    writers.push(None);
-                }
-                if let Some(state @ NodeState { content: Some(after), .. }) = &change.after {
-                    contents.push(read_content(store, after).map_err(failed)?);
-                    writers.push(
-                        is_visible(state)
-                            .then(|| (store.revision(revision.number), revision.operation.clone())),
-                    );
-                }
-            }
+        let (mut contents, mut writers) = (Vec::new(), Vec::new());
+        for (content, writer) in states {
+            contents.push(read_content(store, content).map_err(failed)?);
+            writers.push(writer);
         }
-        if contents.is_empty() {
-            // No revision knows the file, so nobody is known to have written it.
-            contents.push(store.read(&resolved.node_path, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
-            writers.push(None);
+        let changed_node = revisions.revisions.iter().flat_map(|revision| &revision.changes).next();
+        let current = changed_node.and_then(|change| revisions.current.get(&change.node));
+        let current = current.and_then(|current| current.state.as_ref()?.content.as_ref());
+        // As of the same moment as the revisions, if the Store has it: a later revision is not another program's change.
+        let present = match current {
+            Some(content) => read_content(store, content),
+            None => store.read(&resolved.node_path, super::MAX_CONTENT_SIZE).map(|read| read.bytes),
+        };
+        let present = present.map_err(failed)?;
+        if contents.last() != Some(&present) {
+            writers.push(if changed_node.is_none() { Writer::Unknown } else { Writer::AnotherProgram });
+            contents.push(present);
         }
         if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
             return Err(Error::Binary { path: path.clone() });
         }
         let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
-            let (revision, operation) = writers[writer].clone().unzip();
-            BlameLine { line, revision, operation }
+            let by_another_program = matches!(writers[writer], Writer::AnotherProgram);
+            let (revision, operation) = match &writers[writer] {
+                Writer::Revision(revision, operation) => (Some(*revision), Some(operation.clone())),
+                Writer::AnotherProgram | Writer::Unknown => (None, None),
+            };
+            BlameLine { line, revision, operation, by_another_program }
         });
         Ok(lines.collect())
     }

@@ -142,7 +142,8 @@ impl<'a> HistoryTargets<'a> {
                     continue;
                 }
                 Ok(None) => (
-                    "its Store has its own version numbers; name this path alone".to_owned(),
+                    "its Store has its own version numbers; name this path alone, with one of its own versions or a time"
+                        .to_owned(),
                     own_numbers_error(&path),
                 ),
                 Err(cause) => {

@@ -15,7 +15,7 @@ use crate::database::revision_file::{AcknowledgedRevisions, RevisionFile};
 use crate::database::schema::{DIR_EPOCH, NEXT_NODE, check_copy};
 use crate::database::writer_lock::WriterLock;
 use crate::database::{Database, DatabaseOptions};
-use crate::database::{MAX_LEASED_NODES, advance_counters, newest_revision};
+use crate::database::{MAX_LEASED_NODES, RESTORE_TOOL, advance_counters, newest_revision};
 use crate::sync::{self, SyncPoint};
 
 /// The longest time between two progress reports.
@@ -224,7 +224,7 @@ impl RestoredCopy {
     fn prepare_alone(&self, acknowledged: i64) -> Result<i64> {
         let conn = self.open()?;
         let revision = newest_revision(&conn)?.max(acknowledged) + 1;
-        advance_counters(&conn, revision, "restore-backup")?;
+        advance_counters(&conn, revision, RESTORE_TOOL)?;
         conn.execute_batch("PRAGMA journal_mode = DELETE")?;
         Ok(revision)
     }
@@ -247,8 +247,14 @@ impl RestoredCopy {
             conn.execute("UPDATE meta SET value = ?2 WHERE id = ?1", [id, value])?;
         }
         conn.execute(
-            "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
-            params![revision, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
+            "INSERT INTO revision(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                revision,
+                OperationId::fresh(now).as_bytes(),
+                Identity::agent("operator").agent,
+                RESTORE_TOOL,
+                now.0
+            ],
         )?;
         let triggers = audit_triggers(&conn)?;
         for (name, _) in &triggers {

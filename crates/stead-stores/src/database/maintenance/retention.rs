@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::RevisionNumber;
-use stead_core::{AuditOutcome, AuditRecord, Identity, StoreResult, Timestamp};
+use stead_core::{AuditOutcome, AuditRecord, Identity, StoreError, StoreResult, Timestamp};
 
-use crate::database::Database;
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
 use crate::database::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
+use crate::database::{Database, RECOVERY_TOOL, RESTORE_TOOL};
 use crate::virtual_store::capture::{forget_unreadable_captures, revert_unfinished_capture};
 
 /// How many rows one transaction removes, so that other writers don't wait long.
@@ -64,6 +64,52 @@ pub(crate) fn is_readable(conn: &Connection, revision: i64) -> Result<bool> {
     Ok(conn
         .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE revision = ?1"))?
         .exists([revision])?)
+}
+
+/// Fails as `Expired` if a revision can't be read: it is forgotten, or it was lost.
+pub(crate) fn check_readable(conn: &Connection, revision: i64) -> Result<()> {
+    if !is_readable(conn, revision)? {
+        return Err(StoreError::Expired(format!("version {revision} is no longer kept")).into());
+    }
+    match find_loss(conn, revision)?.as_deref() {
+        None => Ok(()),
+        Some(RESTORE_TOOL) => {
+            let message = format!("version {revision} was lost when a backup was restored");
+            Err(StoreError::Expired(message).into())
+        }
+        Some(_) => {
+            let message = format!(
+                "version {revision} was lost: the end of the database was missing when it was opened"
+            );
+            Err(StoreError::Expired(message).into())
+        }
+    }
+}
+
+/// The tool of the revision that replaced a lost one; `None` if the revision isn't lost.
+///
+/// Revisions have consecutive numbers. Only a restored backup, or a database whose end is missing, leaves numbers out, and
+/// makes a revision beyond them. Between the first missing number and that revision, only revisions of ledgers can be left,
+/// and at none of them is the state of a volume known.
+fn find_loss(conn: &Connection, revision: i64) -> Result<Option<String>> {
+    let next = conn
+        .prepare_cached(
+            "SELECT tool FROM revision WHERE agent = 'operator' AND id > ?1 AND tool IN (?2, ?3) ORDER BY id LIMIT 1",
+        )?
+        .query_row(params![revision, RESTORE_TOOL, RECOVERY_TOOL], |row| row.get(0))
+        .optional()?;
+    let Some(next) = next else { return Ok(None) };
+    // Older rows than the oldest readable revision may have been deleted.
+    let first: i64 = conn
+        .prepare_cached(
+            "SELECT max(1, (SELECT value FROM meta WHERE id = ?1), ifnull((SELECT max(id) FROM revision
+               WHERE agent = 'operator' AND id <= ?2 AND tool IN (?3, ?4)), 0))",
+        )?
+        .query_row(params![HISTORY_FROM, revision, RESTORE_TOOL, RECOVERY_TOOL], |row| row.get(0))?;
+    let count: i64 = conn
+        .prepare_cached("SELECT count(*) FROM revision WHERE id BETWEEN ?1 AND ?2")?
+        .query_row([first, revision], |row| row.get(0))?;
+    Ok((count < revision - first + 1).then_some(next))
 }
 
 impl Database {
