@@ -19,6 +19,8 @@ use crate::virtual_store::tree::VolumeTree;
 
 /// How many problems are reported in detail.
 const MAX_PROBLEMS: usize = 100;
+/// The problem of an audit record whose text isn't valid JSON.
+const DAMAGED_RECORD: &str = "a record of the audit is damaged; run `stead audit verify`";
 /// How many rows are checked between two calls of `progress`.
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
@@ -122,8 +124,8 @@ pub(crate) fn verify(
     let _transaction = conn.unchecked_transaction()?;
     let mut check = DatabaseCheck { conn, progress, rows_checked: 0, report: VerifyReport::default() };
     check.structure()?;
-    // If the structure is broken, no query can be trusted.
-    if check.report.problems.is_empty() {
+    // If the structure is broken, no query can be trusted. A damaged record concerns only the audit.
+    if check.report.problems.iter().all(|problem| problem == DAMAGED_RECORD) {
         check.entries()?;
         check.forks()?;
         check.contents()?;
@@ -326,7 +328,7 @@ pub(crate) fn structure_problems(conn: &Connection) -> Result<Vec<String>> {
         return Err(error);
     }
     problems.clear();
-    problems.push("a record of the audit is damaged; run `stead audit verify`".to_owned());
+    problems.push(DAMAGED_RECORD.to_owned());
     let mut tables =
         conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'audit'")?;
     for table in tables.query_map([], |row| row.get::<_, String>(0))? {
