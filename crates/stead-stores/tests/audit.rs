@@ -95,6 +95,26 @@ impl Fixture {
         conn.execute_batch(sql).unwrap();
     }
 
+    /// Replaces the byte `offset` bytes after the start of `text` in the record at this position, in the database's file.
+    fn damage_record(&self, seq: i64, text: &str, offset: usize, byte: u8) {
+        let conn = Connection::open(self.database_file()).unwrap();
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        drop(conn);
+        let mut bytes = std::fs::read(self.database_file()).unwrap();
+        let find = |bytes: &[u8], text: &str, start: usize| {
+            let found = bytes[start..].windows(text.len()).position(|window| window == text.as_bytes());
+            found.map(|found| start + found)
+        };
+        let mut start = 0;
+        while let Some(record) = find(&bytes, &format!("\"seq\":{seq},\"at\""), start) {
+            let place = find(&bytes, text, record).unwrap();
+            bytes[place + offset] = byte;
+            start = place;
+        }
+        assert!(start > 0, "there is no such record");
+        std::fs::write(self.database_file(), bytes).unwrap();
+    }
+
     fn entries(&self) -> Vec<AuditEntry> {
         entries_matching(&self.access(), &AuditQuery::default())
     }
@@ -107,7 +127,7 @@ fn entries_matching(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry>
         entries.push(entry.clone());
         ControlFlow::Continue(())
     };
-    access.each(query, visit).unwrap();
+    assert_eq!(access.each(query, visit).unwrap(), [""; 0]);
     entries
 }
 
@@ -234,6 +254,62 @@ fn one_changed_byte_is_found() {
     let problem = fixture.problem();
     let name = format!("record 4 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
     assert_eq!(problem, format!("{name}, or the record before it, was changed"));
+}
+
+#[test]
+fn a_record_that_is_no_longer_valid_json_is_found_and_hides_no_other() {
+    for (text, offset, byte) in [
+        ("\"operation\"", 0, b'x'),
+        ("\"agent\"", 7, b'"'),
+        ("\"at\"", 1, b'b'),
+        ("\"coder\"", 3, 0xff),
+        ("\"outcome\"", 0, 0),
+    ] {
+        let fixture = Fixture::new();
+        fixture.fill();
+        let mut entries = fixture.entries();
+        let index = entries.iter().position(|entry| entry.seq == 4).unwrap();
+        let damaged = entries.remove(index);
+        let name = format!("record 4 of instance {}", damaged.instance);
+        fixture.damage_record(4, text, offset, byte);
+
+        let problem = fixture.problem();
+        assert!(problem.starts_with(&name) && problem.ends_with("was changed"), "{text}: {problem}");
+        let access = fixture.access();
+        let problems = [format!("{name} is damaged; run `stead audit verify`")];
+        let mut visited = Vec::new();
+        let visit = &mut |entry: &AuditEntry| {
+            visited.push(entry.clone());
+            ControlFlow::Continue(())
+        };
+        assert_eq!(access.each(&AuditQuery::default(), visit).unwrap(), problems);
+        assert_eq!(visited, entries);
+        let of_agent = AuditQuery { agent: Some("coder".into()), ..AuditQuery::default() };
+        assert_eq!(access.page(&of_agent, None, 100).unwrap().entries.len(), entries.len());
+        let (mut cursor, mut paged, mut paged_problems) = (None, Vec::new(), Vec::new());
+        loop {
+            let page = access.page(&AuditQuery::default(), cursor, 2).unwrap();
+            paged.extend(page.entries);
+            paged_problems.extend(page.problems);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        paged.sort_by_key(|entry: &AuditEntry| entry.id);
+        assert_eq!((paged, paged_problems), (entries.clone(), problems.to_vec()));
+        let mut follower = access.follow(AuditQuery::default(), Some(0)).unwrap();
+        assert_eq!(follower.wait_for_entries().unwrap(), entries);
+        assert_eq!(follower.take_problems(), problems);
+        let archive = fixture.directory.path().join("archive");
+        let error = access.archive(Timestamp(i64::MAX), &archive).unwrap_err();
+        assert!(error.to_string().contains("run `stead audit verify`"), "{error}");
+        let report = fixture.database().verify(&mut |_| ()).unwrap();
+        assert!(report.entries > 0, "the rest of the database is checked");
+        for problem in report.problems {
+            assert_eq!(problem, "a record of the audit is damaged; run `stead audit verify`");
+        }
+    }
 }
 
 #[test]

@@ -390,6 +390,42 @@ fn every_attack_after_a_kill_during_calls_is_reported() {
 }
 
 #[test]
+fn a_record_that_is_no_longer_valid_json_is_named_and_all_others_are_shown() {
+    let dir = configured_dir();
+    for name in ["one", "two", "three"] {
+        assert!(dir.stead(["write", &format!("/notes/{name}"), "1"]).status.success());
+    }
+    open(&dir).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    // SQLite itself refuses such a text, so the byte is changed in the file.
+    let mut bytes = std::fs::read(dir.path(".stead/stead.db")).unwrap();
+    let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text);
+    let record = find(&bytes, b"\"paths\":[\"/notes/two\"]").unwrap();
+    let quote = record + find(&bytes[record..], b"\"operation\"").unwrap();
+    bytes[quote] = b'x';
+    std::fs::write(dir.path(".stead/stead.db"), bytes).unwrap();
+
+    let found = problems(&dir);
+    assert!(matches!(&*found, [problem] if problem.ends_with("was changed")), "{found:?}");
+    assert_eq!(dir.stead(["verify"]).status.code(), Some(70));
+    for args in [&["audit", "--limit", "200"][..], &["audit", "export"], &["audit", "export", "--json"]] {
+        let output = dir.stead(args.iter().copied());
+        let (stdout, stderr) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+        assert!(stdout.contains("/notes/one") && stdout.contains("/notes/three"), "{args:?}: {stdout}");
+        assert!(!stdout.contains("/notes/two"), "{args:?}: {stdout}");
+        assert!(stderr.contains("is damaged; run `stead audit verify`"), "{args:?}: {stderr}");
+    }
+    let listed = dir.run(["audit", "--json"]);
+    assert!(listed.contains("{\"problem\":\"record 1 of instance "), "{listed}");
+    let archived = dir.stead(["audit", "archive", "--before", "2100-01-01"]);
+    assert_eq!(archived.status.code(), Some(70));
+    let stderr = String::from_utf8(archived.stderr).unwrap();
+    assert!(stderr.contains("run `stead audit verify`"), "{stderr}");
+    assert!(dir.stead(["write", "/notes/four", "1"]).status.success());
+}
+
+#[test]
 fn no_operation_of_stead_itself_is_reported_as_an_attack() {
     for end in [End::Clean, End::Signal(Signal::TERM), End::Signal(Signal::KILL), End::KilledInCalls] {
         let dir = dir_after_server(end);

@@ -59,12 +59,13 @@ impl AuditAccess {
         query::page(&self.database, query, cursor, limit)
     }
 
-    /// Visits all records that match a query, oldest first.
+    /// Visits all records that match a query, oldest first. Damaged records that may match aren't visited; they are
+    /// returned, one sentence each.
     pub fn each(
         &self,
         query: &AuditQuery,
         visit: &mut dyn FnMut(&AuditEntry) -> ControlFlow<()>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<Vec<String>> {
         query::each_entry(&self.database, query, visit)
     }
 

@@ -194,8 +194,10 @@ fn next_filter(conn: &Connection) -> Result<Option<BloomFilter>> {
         .query_row([], |row| row.get(0))?;
     let mut statement =
         conn.prepare_cached("SELECT id, body FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;
-    let rows = statement
-        .query_map(params![covered, RECORDS_PER_FILTER as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement.query_map(params![covered, RECORDS_PER_FILTER as i64], |row| {
+        // A damaged text may not even be UTF-8.
+        Ok((row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default().to_owned()))
+    })?;
     let records: Vec<(i64, String)> = rows.collect::<rusqlite::Result<_>>()?;
     if records.len() < RECORDS_PER_FILTER {
         return Ok(None);

@@ -91,16 +91,17 @@ impl SignedHead {
         Ok(())
     }
 
-    /// Reads a row of `seq, hash, at, key, signature`. Columns that don't fit become zeros, so that `is_signed` is
+    /// Reads a row of `seq, hash, at, key, signature`. Columns that don't fit become zeros or empty, so that `is_signed` is
     /// false.
     pub(crate) fn from_row(instance: Uuid, row: &Row<'_>) -> rusqlite::Result<SignedHead> {
-        let (hash, key, signature): (Vec<u8>, String, Vec<u8>) = (row.get(1)?, row.get(3)?, row.get(4)?);
+        let (hash, signature): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(4)?);
+        let text = |index: usize| row.get_ref(index).map(|text| text.as_str().unwrap_or_default().to_owned());
         Ok(SignedHead {
             instance,
             seq: row.get(0)?,
             hash: hash.try_into().unwrap_or_default(),
-            at: row.get(2)?,
-            key: hex::bytes(&key).unwrap_or_default(),
+            at: text(2)?,
+            key: hex::bytes(&text(3)?).unwrap_or_default(),
             signature: signature.try_into().unwrap_or([0; 64]),
         })
     }

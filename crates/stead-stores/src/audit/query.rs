@@ -14,11 +14,12 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Statement, Transaction, params_from_iter};
 use stead_core::store::{ChangeSignal, Subscription};
 use stead_core::{FactName, OperationId, StoreResult, Timestamp, VfsPath};
+use uuid::Uuid;
 
 use crate::audit::bloom_filter::{BloomFilter, FilterTerm, TermField, micros};
 use crate::audit::body::{AuditEntry, time_text};
 use crate::database::DatabaseInner;
-use crate::database::error::{Result, corrupt};
+use crate::database::error::Result;
 
 /// Which records are wanted. A record must meet all conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct AuditQuery {
 pub struct AuditPage {
     /// The records, sorted by when their calls began, newest first.
     pub entries: Vec<AuditEntry>,
+    /// The records of the page that are damaged and may match, one sentence each.
+    pub problems: Vec<String>,
     /// Where the next page begins; `None` after the last page.
     pub cursor: Option<AuditCursor>,
 }
@@ -92,9 +95,16 @@ enum ScanFrom {
     After(i64),
 }
 
+/// The time of a record, in SQL; NULL if its text isn't valid JSON or has no time. The columns that read the text fail
+/// for a text that isn't valid JSON, so a statement evaluates this first.
+pub(crate) const READABLE_TIME: &str = "CASE WHEN json_valid(body) THEN at END";
+
 /// The conditions of a statement. The first two values are the ids between which records lie.
 struct Conditions {
+    /// What a record that can be read must meet.
     sql: Vec<String>,
+    /// What a damaged record must meet. It may have been any record, and its id counts as its time.
+    damaged_sql: String,
     values: Vec<Value>,
 }
 
@@ -105,6 +115,20 @@ impl Conditions {
         self.values.extend([Value::from(at), Value::from(cursor.id)]);
         let (at, id) = (self.values.len() - 1, self.values.len());
         self.sql.push(format!("(at < ?{at} OR (at = ?{at} AND id < ?{id}))"));
+        self.values.push(Value::from(cursor.at));
+        let micros = self.values.len();
+        self.damaged_sql = format!("(id < ?{micros} OR (id = ?{micros} AND id < ?{id}))");
+    }
+
+    /// All conditions in one expression.
+    fn expression(&self) -> String {
+        let Conditions { sql, damaged_sql, .. } = self;
+        let range = "id > ?1 AND id < ?2";
+        if sql.is_empty() {
+            return range.to_owned();
+        }
+        let readable_sql = sql.join(" AND ");
+        format!("{range} AND CASE WHEN ({READABLE_TIME}) IS NULL THEN {damaged_sql} ELSE {readable_sql} END")
     }
 
     /// Adds a condition with one value, which replaces `?`.
@@ -135,8 +159,11 @@ impl AuditQuery {
 
     /// The SQL conditions for a row.
     fn conditions(&self) -> Conditions {
-        let sql = vec!["id > ?1".to_owned(), "id < ?2".to_owned()];
-        let mut conditions = Conditions { sql, values: vec![Value::Null, Value::Null] };
+        let mut conditions = Conditions {
+            sql: Vec::new(),
+            damaged_sql: "TRUE".to_owned(),
+            values: vec![Value::Null, Value::Null],
+        };
         if let Some(since) = self.since {
             conditions.add("at >= ?", time_text(since).to_string());
         }
@@ -170,13 +197,13 @@ impl AuditQuery {
         conditions
     }
 
-    /// Returns the ids of at most `limit` matching records.
-    fn ids(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<i64>> {
+    /// Returns the positions of at most `limit` matching records.
+    fn positions(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<AuditCursor>> {
         let mut search = RecordSearch::new(self, conn, from, limit)?;
         let terms = self.terms();
         if terms.is_empty() && self.until.is_none() {
             search.search_rest()?;
-            return Ok(search.ids());
+            return Ok(search.positions());
         }
         let sql = match from {
             ScanFrom::Before(_) => {
@@ -194,25 +221,65 @@ impl AuditQuery {
             let may_match = in_time && terms.iter().all(|term| filter.may_contain(*term));
             search.pass_filter(&filter, may_match)?;
             if search.is_finished() {
-                return Ok(search.ids());
+                return Ok(search.positions());
             }
         }
         search.search_rest()?;
-        Ok(search.ids())
+        Ok(search.positions())
     }
 
     /// Returns at most `limit` matching records, all from one transaction, so that no record appears or is archived
     /// between the statements.
-    fn entries(&self, conn: &Transaction<'_>, from: ScanFrom, limit: usize) -> Result<Vec<AuditEntry>> {
-        let ids = self.ids(conn, from, limit)?;
-        let mut body = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
-        let mut entry = |id: i64| {
-            let body: String = body.query_row([id], |row| row.get(0))?;
-            AuditEntry::parse(id, &body)
-                .map_err(|_| corrupt("a record of the audit is damaged; run `stead audit verify`"))
+    fn records(&self, conn: &Transaction<'_>, from: ScanFrom, limit: usize) -> Result<Vec<FoundRecord>> {
+        let positions = self.positions(conn, from, limit)?;
+        let mut statement = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
+        let mut record = |position: AuditCursor| {
+            let id = position.id;
+            let parsed = statement.query_row([id], |row| {
+                Ok(row.get_ref(0)?.as_str().ok().and_then(|body| AuditEntry::parse(id, body).ok()))
+            })?;
+            let entry = match parsed {
+                Some(entry) => Ok(entry),
+                None => Err(damaged_problem(conn, id)?),
+            };
+            Ok(FoundRecord { position, entry })
         };
-        ids.into_iter().map(&mut entry).collect()
+        positions.into_iter().map(&mut record).collect()
     }
+}
+
+/// A record that a search found.
+struct FoundRecord {
+    position: AuditCursor,
+    /// The record, or the problem if it is damaged.
+    entry: Result<AuditEntry, String>,
+}
+
+/// Separates the records that can be read from the problems of the others.
+fn entries_and_problems(records: Vec<FoundRecord>) -> (Vec<AuditEntry>, Vec<String>) {
+    let (mut entries, mut problems) = (Vec::with_capacity(records.len()), Vec::new());
+    for record in records {
+        match record.entry {
+            Ok(entry) => entries.push(entry),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (entries, problems)
+}
+
+/// Names a record by its row, because its text can't be read.
+fn damaged_problem(conn: &Connection, id: i64) -> Result<String> {
+    let sql =
+        "SELECT a.seq, i.uuid FROM audit a LEFT JOIN audit_instance i ON i.id = a.instance WHERE a.id = ?1";
+    let name = conn.prepare_cached(sql)?.query_row([id], |row| {
+        let seq: i64 = row.get(0)?;
+        let uuid = row.get_ref(1)?.as_str().ok().and_then(|uuid| Uuid::parse_str(uuid).ok());
+        Ok(match uuid {
+            Some(uuid) => format!("record {seq} of instance {uuid}"),
+            None => format!("record {seq} of an instance that doesn't exist"),
+        })
+    })?;
+    Ok(format!("{name} is damaged; run `stead audit verify`"))
 }
 
 /// A search through the records, range by range.
@@ -236,12 +303,14 @@ impl<'c> RecordSearch<'c> {
         if let ScanFrom::Before(Some(cursor)) = from {
             conditions.after_page(cursor);
         }
-        let Conditions { sql, values } = conditions;
         let order = match from {
             ScanFrom::Before(_) => "DESC",
             ScanFrom::After(_) => "ASC",
         };
-        let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
+        let sql = format!(
+            "SELECT id, {READABLE_TIME} FROM audit WHERE {} ORDER BY id {order}",
+            conditions.expression()
+        );
         // A record's id is never before the time at which its call began.
         let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
         let (low, high) = match from {
@@ -251,7 +320,7 @@ impl<'c> RecordSearch<'c> {
         let statement = conn.prepare(&sql)?;
         Ok(RecordSearch {
             statement,
-            values,
+            values: conditions.values,
             from,
             low,
             high,
@@ -265,13 +334,13 @@ impl<'c> RecordSearch<'c> {
         self.is_done
     }
 
-    /// The ids of the records found, in the order that was asked for.
-    fn ids(self) -> Vec<i64> {
+    /// The positions of the records found, in the order that was asked for.
+    fn positions(self) -> Vec<AuditCursor> {
         // Sorted ascending by `Reverse`, so the newest come first.
         let mut found: Vec<_> =
-            self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found.id).collect();
+            self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect();
         if let ScanFrom::After(_) = self.from {
-            found.sort_unstable();
+            found.sort_unstable_by_key(|found| found.id);
         }
         found
     }
@@ -360,32 +429,33 @@ pub(crate) fn page(
 ) -> StoreResult<AuditPage> {
     let reader = database.reader()?;
     let from = ScanFrom::Before(cursor);
-    let mut entries = query.entries(&snapshot(&reader)?, from, limit.saturating_add(1))?;
-    let has_more = entries.len() > limit;
-    entries.truncate(limit);
-    let cursor_of =
-        |entry: &AuditEntry| AuditCursor { at: entry.at().map_or(entry.id, micros), id: entry.id };
-    let cursor = entries.last().map(cursor_of).filter(|_| has_more);
-    Ok(AuditPage { entries, cursor })
+    let mut records = query.records(&snapshot(&reader)?, from, limit.saturating_add(1))?;
+    let has_more = records.len() > limit;
+    records.truncate(limit);
+    let cursor = records.last().map(|record| record.position).filter(|_| has_more);
+    let (entries, problems) = entries_and_problems(records);
+    Ok(AuditPage { entries, problems, cursor })
 }
 
-/// Visits all records that match a query, oldest first, a thousand at a time.
+/// Visits all records that match a query, oldest first, a thousand at a time. Returns the problems of damaged records.
 pub(crate) fn each_entry(
     database: &DatabaseInner,
     query: &AuditQuery,
     visit: &mut dyn FnMut(&AuditEntry) -> std::ops::ControlFlow<()>,
-) -> StoreResult<()> {
-    let mut last_id = i64::MIN;
+) -> StoreResult<Vec<String>> {
+    let (mut last_id, mut problems) = (i64::MIN, Vec::new());
     loop {
         // A connection for each range, so that no reader delays the checkpoint of the write-ahead log for long.
         let reader = database.reader()?;
-        let entries = query.entries(&snapshot(&reader)?, ScanFrom::After(last_id), 1_000)?;
+        let records = query.records(&snapshot(&reader)?, ScanFrom::After(last_id), 1_000)?;
         drop(reader);
-        let Some(last_entry) = entries.last() else { return Ok(()) };
-        last_id = last_entry.id;
+        let Some(last) = records.last() else { return Ok(problems) };
+        last_id = last.position.id;
+        let (entries, new_problems) = entries_and_problems(records);
+        problems.extend(new_problems);
         for entry in &entries {
             if visit(entry).is_break() {
-                return Ok(());
+                return Ok(problems);
             }
         }
     }
@@ -397,6 +467,7 @@ pub struct AuditFollower<'a> {
     database: &'a DatabaseInner,
     query: AuditQuery,
     last_id: i64,
+    problems: Vec<String>,
     commits: Arc<ChangeSignal>,
     _subscription: Subscription,
 }
@@ -414,10 +485,18 @@ impl<'a> AuditFollower<'a> {
         };
         let commits = Arc::new(ChangeSignal::default());
         let subscription = database.subscribe(commits.listener())?;
-        Ok(AuditFollower { database, query, last_id, commits, _subscription: subscription })
+        Ok(AuditFollower {
+            database,
+            query,
+            last_id,
+            problems: Vec::new(),
+            commits,
+            _subscription: subscription,
+        })
     }
 
-    /// Waits until there are matching records, and returns them, oldest first.
+    /// Waits until there are matching records, and returns them, oldest first. Only damaged ones among them make it
+    /// return none; see [`AuditFollower::take_problems`].
     pub fn wait_for_entries(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
             let reader = self.database.reader()?;
@@ -425,9 +504,11 @@ impl<'a> AuditFollower<'a> {
             // Ids only grow, so the newest one says whether any record was added.
             let newest = newest_id(&snapshot)?;
             if newest > self.last_id {
-                let entries = self.query.entries(&snapshot, ScanFrom::After(self.last_id), 1_000)?;
-                self.last_id = if entries.len() < 1_000 { newest } else { entries[999].id };
-                if !entries.is_empty() {
+                let records = self.query.records(&snapshot, ScanFrom::After(self.last_id), 1_000)?;
+                self.last_id = records.get(999).map_or(newest, |record| record.position.id);
+                if !records.is_empty() {
+                    let (entries, problems) = entries_and_problems(records);
+                    self.problems.extend(problems);
                     return Ok(entries);
                 }
             }
@@ -435,6 +516,11 @@ impl<'a> AuditFollower<'a> {
             drop(reader);
             self.commits.wait(None);
         }
+    }
+
+    /// Returns the problems of the damaged records that came since the last call, one sentence each.
+    pub fn take_problems(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.problems)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::audit::chain::{CHAIN_START, RecordHash, record_hash};
 use crate::audit::directory::AuditDirectory;
 use crate::audit::external_state::ExternalState;
 use crate::audit::head::SignedHead;
+use crate::audit::query::READABLE_TIME;
 use crate::audit::revision_check::RevisionCheck;
 use crate::database::DatabaseInner;
 use crate::database::error::Result;
@@ -355,13 +356,13 @@ fn load_chains(
 ) -> Result<(KnownChains, Vec<ArchivedSegment>)> {
     let KnownChains { mut rows, mut facts } = KnownChains::default();
     each_row(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
-        let (id, text, position): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        match Uuid::parse_str(&text) {
-            Ok(uuid) => {
+        let (id, position): (i64, i64) = (row.get(0)?, row.get(2)?);
+        match row.get_ref(1)?.as_str().ok().and_then(|text| Uuid::parse_str(text).ok()) {
+            Some(uuid) => {
                 rows.insert(id, uuid);
                 facts.entry(uuid).or_default().row_position = position;
             }
-            Err(_) => verified.add_problem(format!("the instance in row {id} has no valid UUID")),
+            None => verified.add_problem(format!("the instance in row {id} has no valid UUID")),
         }
         Ok(())
     })?;
@@ -470,7 +471,8 @@ fn check_records(
     }
     let mut unknown_rows = HashSet::new();
     let mut filters = FilterCursor::load(conn, verified)?;
-    each_row(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
+    let records = format!("SELECT instance, seq, hash, body, id, {READABLE_TIME} FROM audit ORDER BY id");
+    each_row(conn, "audit", &records, |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
         let Some((chain_check, chain_facts)) = chain else {

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use stead::{AuditAccess, AuditEntry, AuditQuery, ErrorKind};
+use stead_server::print_to_stderr;
 
 use super::filter::AuditFilter;
 use super::open_access;
@@ -36,9 +37,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let query = args.filter.query(session)?;
     let access = open_access(session)?;
     let Some(path) = args.output else {
-        let written =
-            session.write_output(|out| write_records(access.as_ref(), &query, args.format, out).map(drop));
-        return written.map(|()| Exit::OK);
+        let mut problems = Vec::new();
+        session.write_output(|out| {
+            problems = write_records(access.as_ref(), &query, args.format, out)?.problems;
+            out.flush()
+        })?;
+        report_damaged(&problems);
+        return Ok(Exit::OK);
     };
     let shown_path = path.display().to_string();
     let failed = |error: io::Error| match error.kind() {
@@ -49,10 +54,25 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         _ => CommandError::host(format!("`{shown_path}` can't be written"), error),
     };
     let mut out = BufWriter::new(File::create_new(&path).map_err(failed)?);
-    let count = write_records(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
+    let Written { count, problems } =
+        write_records(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
     out.flush().map_err(failed)?;
+    report_damaged(&problems);
     session.say(format_args!("Wrote {} to {shown_path}", human::count(count, "record", "records")));
     Ok(Exit::OK)
+}
+
+/// Reports damaged records on standard error, also with `--json`: the output is the export itself.
+fn report_damaged(problems: &[String]) {
+    problems.iter().for_each(print_to_stderr);
+}
+
+/// What an export wrote.
+#[derive(Default)]
+struct Written {
+    count: u64,
+    /// The records that are damaged and not in the export, one sentence each.
+    problems: Vec<String>,
 }
 
 fn write_records(
@@ -60,11 +80,11 @@ fn write_records(
     query: &AuditQuery,
     format: ExportFormat,
     out: &mut impl Write,
-) -> io::Result<u64> {
+) -> io::Result<Written> {
     if format == ExportFormat::Csv {
         writeln!(out, "{}", COLUMNS.join(","))?;
     }
-    let Some(access) = access else { return Ok(0) };
+    let Some(access) = access else { return Ok(Written::default()) };
     let (mut count, mut write_error) = (0, None);
     let visited = access.each(query, &mut |entry| {
         let written = match format {
@@ -84,7 +104,7 @@ fn write_records(
     });
     match write_error {
         Some(error) => Err(error),
-        None => visited.map(|()| count).map_err(io::Error::other),
+        None => visited.map(|problems| Written { count, problems }).map_err(io::Error::other),
     }
 }
 

@@ -72,15 +72,17 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
     if args.follow {
         let mut entries = page.entries;
         entries.reverse();
+        report_damaged(&page.problems, session)?;
         return follow(&access, query, entries, session);
     }
     show(&page.entries, &AuditTable::fitting(&page.entries), session)?;
+    report_damaged(&page.problems, session)?;
     match page.cursor {
         Some(cursor) if session.wants_json() => {
             session.print_json(&json!({ "cursor": cursor.to_string() }))?
         }
         Some(cursor) => session.say(format_args!("There are more records; continue with --cursor {cursor}")),
-        None if page.entries.is_empty() => session.say("No records match."),
+        None if page.entries.is_empty() && page.problems.is_empty() => session.say("No records match."),
         None => {}
     }
     Ok(Exit::OK)
@@ -102,7 +104,20 @@ fn follow(
         session.flush()?;
         let entries = follower.wait_for_entries().map_err(stead::Error::from)?;
         show(&entries, &table, session)?;
+        report_damaged(&follower.take_problems(), session)?;
     }
+}
+
+/// Reports damaged records, so that the user doesn't take the listing for complete.
+fn report_damaged(problems: &[String], session: &mut Session) -> Result<(), CommandError> {
+    for problem in problems {
+        if session.wants_json() {
+            session.print_json(&json!({ "problem": problem }))?;
+        } else {
+            session.say(problem);
+        }
+    }
+    Ok(())
 }
 
 fn show(entries: &[AuditEntry], table: &AuditTable, session: &mut Session) -> Result<(), CommandError> {

@@ -13,6 +13,7 @@ use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemCl
 use crate::database::error::{Result, from_io};
 use crate::database::revision_file::{AcknowledgedRevisions, RevisionFile};
 use crate::database::schema::{DIR_EPOCH, NEXT_NODE, check_copy};
+use crate::database::verify::structure_problems;
 use crate::database::writer_lock::WriterLock;
 use crate::database::{Database, DatabaseOptions};
 use crate::database::{MAX_LEASED_NODES, RESTORE_TOOL, advance_counters, newest_revision};
@@ -213,8 +214,7 @@ impl RestoredCopy {
     fn open(&self) -> Result<Connection> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
-        let result: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        if result != "ok" {
+        if !structure_problems(&conn)?.is_empty() {
             return Err(StoreError::Corrupt("the backup's structure is broken".into()).into());
         }
         Ok(conn)
