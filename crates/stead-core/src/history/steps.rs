@@ -150,15 +150,19 @@ impl StepPlanner<'_> {
         if depth > crate::path::MAX_DEPTH {
             return None;
         }
-        let is_ancestor =
-            |(path, _): &&(StorePath, NodeId)| *path != current.path && current.path.is_at_or_below(path);
-        match self.moved_directories.iter().filter(is_ancestor).max_by_key(|(path, _)| path.depth()) {
+        match self.nearest_moved_directory(&current.path) {
             None => Some(current.path.clone()),
             Some((path, moved_directory)) => {
                 let rest = StorePath::from_checked(current.path.strip_prefix(path)?);
                 Some(self.path_within(*moved_directory, depth + 1)?.join(&rest))
             }
         }
+    }
+
+    /// The directory nearest above a path that is to be moved, with its current path.
+    fn nearest_moved_directory(&self, path: &StorePath) -> Option<&(StorePath, NodeId)> {
+        let above = self.moved_directories.iter().filter(|(top, _)| top != path && path.is_at_or_below(top));
+        above.max_by_key(|(top, _)| top.depth())
     }
 
     fn is_removed(&self, node: NodeId) -> bool {
@@ -376,7 +380,13 @@ impl StepPlanner<'_> {
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
             let current = &self.revisions.current[&node];
-            steps.steps.push(remove_step(&current.path, Subtree::EmptyDirectory, Precondition::Any));
+            // If a directory above it lies aside, so does this one.
+            let path = self.nearest_moved_directory(&current.path).and_then(|(moved_path, moved)| {
+                let rest = StorePath::from_checked(current.path.strip_prefix(moved_path)?);
+                Some(temp_paths.get(moved)?.join(&rest))
+            });
+            let path = path.as_ref().unwrap_or(&current.path);
+            steps.steps.push(remove_step(path, Subtree::EmptyDirectory, Precondition::Any));
             steps.changes.push(RevertChange {
                 node,
                 path: current.path.clone(),

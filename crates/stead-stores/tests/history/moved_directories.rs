@@ -13,6 +13,7 @@ crate::on_every_store! {
     a_file_is_created_again_where_its_directory_was_moved_away
     a_directory_returns_with_the_files_it_had
     a_directory_returns_with_a_file_that_was_removed_after_the_move
+    a_directory_returns_without_a_directory_that_was_made_in_it
     a_directory_that_was_moved_and_removed_returns_with_its_files
     a_directory_that_left_the_workspace_is_restored_with_everything_in_it
     a_diff_shows_what_left_with_a_directory_and_nothing_of_what_happens_to_it_there
@@ -80,6 +81,17 @@ fn a_directory_returns_with_a_file_that_was_removed_after_the_move(store: &Subje
     assert_eq!(diff(&a, "/w/p", revision), ["removed /w/p/q", "removed /w/p/q/a"]);
     restore(&a, "/w/p", revision, &[]);
     assert_eq!(text(&a, "/w/p/q/a"), "A");
+}
+
+fn a_directory_returns_without_a_directory_that_was_made_in_it(store: &Subject) {
+    let a = vfs_for(store, "a");
+    a.write("/w/d/f", "f").unwrap();
+    let revision = newest(store);
+    let before = stead_core::testkit::snapshot_of(&**store);
+    a.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
+    a.write("/w/e/made/sub/f", "new").unwrap();
+    restore(&a, "/w", revision, &[]);
+    assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
 fn a_directory_that_was_moved_and_removed_returns_with_its_files(store: &Subject) {
