@@ -275,6 +275,8 @@ impl Stead {
         let path = path.into_path()?;
         let point = self.resolve_point(&path, text)?;
         match (self.vfs().router().route(&path), &point) {
+            // Every Store has the present state.
+            (_, PointInTime::Now) => {}
             (Some(route), _) => {
                 let store = &**route.workspace.mount().store();
                 let past = point

@@ -161,7 +161,7 @@ fn a_snapshot_of_a_memory_store_is_refused_and_one_of_everything_says_that_it_is
         [stores.scratch]
         kind = "memory"
         [agents.coder]
-        tools = ["snapshot"]
+        tools = ["restore", "snapshot"]
         workspaces = [
           { prefix = "/notes", store = "notes", scope = "rw" },
           { prefix = "/scratch", store = "scratch", scope = "rw" },
@@ -186,6 +186,10 @@ fn a_snapshot_of_a_memory_store_is_refused_and_one_of_everything_says_that_it_is
     for path in ["/notes/a", "/scratch/a"] {
         stead.vfs().write(path, "now").unwrap();
     }
+    let arguments =
+        json!({ "path": "/notes", "snapshot": "now", "dry_run": true }).as_object().unwrap().clone();
+    let reply = stead.toolbox().call("restore", arguments, ApprovalAnswer::NotAsked).unwrap();
+    assert_eq!(reply.joined_text(), "There is nothing to restore: nothing would change.");
     let point = stead.resolve_point("/", "all").unwrap();
     let restored = stead.vfs().restore("/", point, &Default::default()).unwrap();
     assert!(restored.left_out[0].why.contains("with one of its own versions or a time"), "{restored:?}");

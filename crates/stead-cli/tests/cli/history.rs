@@ -353,6 +353,15 @@ fn a_version_that_gc_deleted_is_reported_as_no_longer_kept() {
             "{args:?}: {output}"
         );
     }
+    for args in
+        [&["diff", "/notes", "1h"][..], &["restore", "/notes", "1h"], &["cat", "/notes/a", "--at", "1h"]]
+    {
+        let output = dir.run(["--agent", "ann"].into_iter().chain(args.iter().copied()));
+        assert!(
+            output.contains("the history doesn't reach back that far") && output.ends_with("exit 1"),
+            "{args:?}: {output}"
+        );
+    }
     assert_eq!(dir.run(["--agent", "ann", "cat", "/notes/b"]), "new");
     assert_snapshot!(dir.run(["--agent", "ann", "restore", "/notes", "now"]), @"! Nothing to do: everything is already in that state.");
     for label in ["now", "#1", "7", "v7", "2h", "2026-11-15", ""] {
@@ -360,7 +369,10 @@ fn a_version_that_gc_deleted_is_reported_as_no_longer_kept() {
         assert!(output.contains("a snapshot's label") && output.ends_with("exit 2"), "{label}: {output}");
     }
     dir.run(["--agent", "ann", "write", "/site/g", "1"]);
-    let output = dir.run(["--agent", "ann", "cat", "/site/index.html", "--at", "now"]);
+    std::fs::write(dir.path("site/g"), "by the host").unwrap();
+    assert_snapshot!(dir.run(["--agent", "ann", "cat", "/site/g", "--at", "now"]), @"by the host");
+    assert!(dir.run(["--agent", "ann", "ls", "/", "--at", "now"]).contains("site"));
+    let output = dir.run(["--agent", "ann", "cat", "/site/index.html", "--at", "4"]);
     assert!(
         output.contains("a host directory can only be read as of a snapshot") && output.ends_with("exit 2"),
         "{output}"

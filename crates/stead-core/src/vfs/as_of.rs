@@ -4,6 +4,7 @@
 //! may not be read, or that has no state for that time, becomes a barrier with a reason.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
@@ -65,7 +66,8 @@ impl Vfs {
     /// Returns the Workspaces as they were at a point in time: read-only, and only those whose history may be read.
     ///
     /// A Workspace on a Store without history, on one that didn't exist yet, or on one without this point in time becomes a
-    /// barrier: nothing can be done in it, and the content of an outer Workspace doesn't show in its place.
+    /// barrier: nothing can be done in it, and the content of an outer Workspace doesn't show in its place. At
+    /// [`PointInTime::Now`], such a Store is shown as it is at each read.
     pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Vfs> {
         let point = point.into();
         self.call("as_of", [], |call, []| call.as_of(&call.resolve_point(point)?))
@@ -168,7 +170,13 @@ fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<Pas
         return Ok(PastWorkspace::Barrier("the history of a WRITE_ONLY Workspace can't be read".into()));
     }
     let store = workspace.mount().store();
+    // A Store that can't show earlier versions still shows the present one.
+    let present = || PastWorkspace::Visible(workspace.clone().past_view(Arc::clone(store)));
+    let is_now = *point == PointInTime::Now;
     let Some(history) = store.history() else {
+        if is_now {
+            return Ok(present());
+        }
         return Ok(PastWorkspace::Barrier("its Store keeps no history".into()));
     };
     let Some(revision) = point.revision_in(&**store)? else {
@@ -176,5 +184,8 @@ fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<Pas
             "its Store has its own version numbers; use a time instead".into(),
         ));
     };
-    Ok(PastWorkspace::Visible(workspace.clone().past_view(history.as_of(revision)?)))
+    match history.as_of(revision) {
+        Err(StoreError::Unsupported(_)) if is_now => Ok(present()),
+        past => Ok(PastWorkspace::Visible(workspace.clone().past_view(past?))),
+    }
 }

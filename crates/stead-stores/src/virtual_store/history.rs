@@ -14,6 +14,7 @@ use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Time
 
 use crate::database::DatabaseInner;
 use crate::database::error::{Result, corrupt};
+use crate::database::maintenance::is_readable;
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::feed;
@@ -53,7 +54,12 @@ struct LoggedChange {
 
 impl VirtualStore {
     pub(crate) fn newest_revision_at(&self, time: Timestamp) -> Result<RevisionNumber> {
-        newest_revision_at(&*self.database_inner().reader()?, time)
+        let reader = self.database_inner().reader()?;
+        let revision = newest_revision_at(&reader, time)?;
+        if !is_readable(&reader, revision.0)? {
+            return Err(StoreError::Expired("the history doesn't reach back that far any more".into()).into());
+        }
+        Ok(revision)
     }
 
     pub(crate) fn revisions_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {

@@ -110,8 +110,12 @@ const REVERT_OUTPUT: [Field; 7] = [
 const MAX_SHOWN: usize = 200;
 
 /// The reply of an undo or a restore: what was done, what would be done, or which conflicts prevent it.
-/// `success_prefix` begins the sentence of a success. `on_conflict` is what the call asked for.
-fn revert_reply(result: &RevertResult, success_prefix: &str, on_conflict: OnConflict) -> Reply {
+/// `verb` and `success_prefix` are what it does and has done, in sentences. `on_conflict` is what the call asked for.
+fn revert_reply(
+    result: &RevertResult,
+    (verb, success_prefix): (&str, &str),
+    on_conflict: OnConflict,
+) -> Reply {
     let RevertResult { operation, undone: operations, incomplete, changes, conflicts, left_out, done } =
         result;
     let is_refused = !done && !conflicts.is_empty() && on_conflict == OnConflict::Refuse;
@@ -123,7 +127,7 @@ fn revert_reply(result: &RevertResult, success_prefix: &str, on_conflict: OnConf
         (true, true) => format!("{success_prefix}."),
         (true, false) => format!("{success_prefix}, except for the conflicts below, which stay as they are."),
         (false, true) if operations.is_empty() && changes.is_empty() && left_out.is_empty() => {
-            "There is nothing to undo: nothing would change.".to_owned()
+            format!("There is nothing to {verb}: nothing would change.")
         }
         (false, true) => "This is what would be done:".to_owned(),
         (false, false) if is_refused => "Nothing was changed, because of these conflicts:".to_owned(),

@@ -36,5 +36,5 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
-    Ok(revert_reply(&context.vfs.undo(target, options)?, "Undone", on_conflict))
+    Ok(revert_reply(&context.vfs.undo(target, options)?, ("undo", "Undone"), on_conflict))
 }
