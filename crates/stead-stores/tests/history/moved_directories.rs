@@ -14,6 +14,7 @@ crate::on_every_store! {
     a_directory_returns_with_the_files_it_had
     a_directory_returns_with_a_file_that_was_removed_after_the_move
     a_directory_returns_without_a_directory_that_was_made_in_it
+    a_file_is_removed_from_a_path_that_its_directory_was_moved_to
     a_directory_that_was_moved_and_removed_returns_with_its_files
     a_directory_that_left_the_workspace_is_restored_with_everything_in_it
     a_diff_shows_what_left_with_a_directory_and_nothing_of_what_happens_to_it_there
@@ -92,6 +93,19 @@ fn a_directory_returns_without_a_directory_that_was_made_in_it(store: &Subject) 
     a.write("/w/e/made/sub/f", "new").unwrap();
     restore(&a, "/w", revision, &[]);
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
+}
+
+fn a_file_is_removed_from_a_path_that_its_directory_was_moved_to(store: &Subject) {
+    let a = vfs_for(store, "a");
+    a.write("/w/x/k", "k").unwrap();
+    a.write("/w/x/sub/j", "j").unwrap();
+    let revision = newest(store);
+    a.rename("/w/x", "/w/y", Overwrite::Refuse).unwrap();
+    assert_eq!(diff(&a, "/w/y/sub", revision), ["added /w/y/sub", "added /w/y/sub/j"]);
+    restore(&a, "/w", revision, &["/w/y/sub"]);
+    assert!(!a.exists("/w/y/sub").unwrap() && !a.exists("/w/x").unwrap());
+    assert_eq!(text(&a, "/w/y/k"), "k", "what is outside the path stays");
+    assert!(diff(&a, "/w/y/sub", revision).is_empty());
 }
 
 fn a_directory_that_was_moved_and_removed_returns_with_its_files(store: &Subject) {

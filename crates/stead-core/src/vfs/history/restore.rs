@@ -178,15 +178,31 @@ pub(super) fn check_retained(store: &dyn Store, revision: RevisionNumber) -> Sto
 /// directories that those nodes need. `scope` is the paths, and the directories that return to them.
 ///
 /// A node that left the paths only because a directory above them was moved counts as gone, and so does that directory:
-/// both are created again, and what is elsewhere stays there.
+/// both are created again, and what is elsewhere stays there. A node that came into the paths only because a directory
+/// above them was moved counts as created since, and is removed.
 fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath], scope: &[StorePath]) {
     let leads_to_path = |state: &NodeState| {
         state.kind == NodeKind::Directory && paths.iter().any(|top| top.is_at_or_below(&state.path))
     };
     let current = &revisions.current;
-    let mut gone_nodes = Vec::new();
-    for (node, before) in oldest_states(revisions) {
-        let (Some(before), Some(current)) = (before, current.get(&node)) else { continue };
+    let (mut gone_nodes, mut new_nodes) = (Vec::new(), HashSet::new());
+    let oldest_states = oldest_states(revisions);
+    // What is in a directory that leaves the paths again leaves with it.
+    let leaving: Vec<&StorePath> = oldest_states
+        .iter()
+        .filter_map(|(node, before)| Some(((*before)?, current.get(node)?)))
+        .filter(|(before, current)| is_inside(&current.path, paths) && is_moved(before, current))
+        .map(|(_, current)| &current.path)
+        .collect();
+    for (node, before) in oldest_states {
+        let Some(before) = before else { continue };
+        let Some(current) = current.get(&node) else {
+            // It was removed after it came into the paths.
+            if !is_inside(&before.path, paths) && !leads_to_path(before) {
+                new_nodes.insert(node);
+            }
+            continue;
+        };
         let is_left_behind = match is_inside(&before.path, paths) {
             true => !is_inside(&current.path, scope) && !is_moved(before, current),
             false => leads_to_path(before) && current.path != before.path,
@@ -194,9 +210,21 @@ fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath], scope: &[Store
         if is_left_behind {
             gone_nodes.push(node);
         }
+        let is_brought_in = !is_inside(&before.path, scope)
+            && is_inside(&current.path, paths)
+            && !leaving.iter().any(|top| current.path.is_at_or_below(top));
+        if is_brought_in {
+            new_nodes.insert(node);
+        }
     }
     for node in gone_nodes {
         revisions.current.remove(&node);
+    }
+    // The oldest change of a node comes last.
+    for change in revisions.revisions.iter_mut().rev().flat_map(|revision| &mut revision.changes) {
+        if new_nodes.remove(&change.node) {
+            change.before = None;
+        }
     }
     let current = &revisions.current;
     let mut kept_nodes = HashSet::new();
