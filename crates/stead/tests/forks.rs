@@ -122,6 +122,29 @@ fn a_fork_name_can_be_used_once_per_agent() {
 }
 
 #[test]
+fn a_fork_that_another_process_discards_and_makes_again_is_not_an_empty_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(&directory, &CONFIG.replace("scope = \"ro\"", "scope = \"rw\""));
+    let stead = Stead::open(&config, "coder").unwrap();
+    stead.vfs().write("/all/f", "1").unwrap();
+    let stead = stead.fork("/all", "draft").unwrap();
+    assert_eq!(text(&stead, "/forks/draft/f"), "1");
+    let other_stead = Stead::open(&config, "coder").unwrap();
+    let other_stead = other_stead.discard("draft").unwrap().fork("/all", "draft").unwrap();
+    let errors = [
+        stead.vfs().list("/forks/draft", &stead::vfs::ListPage::all()).map(drop).unwrap_err(),
+        stead.vfs().stat("/forks/draft").map(drop).unwrap_err(),
+        stead.vfs().read("/forks/draft/f").map(drop).unwrap_err(),
+        stead.vfs().write("/forks/draft/f", "2").map(drop).unwrap_err(),
+        stead.vfs().write("/forks/draft/new", "2").map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.to_string().contains("the fork has been discarded"), "{error}");
+    }
+    assert_eq!(text(&other_stead, "/forks/draft/f"), "1");
+}
+
+#[test]
 fn a_configured_workspace_takes_precedence_over_a_fork_and_is_never_discarded() {
     let directory = tempfile::tempdir().unwrap();
     let plain = config(&directory, CONFIG);

@@ -59,14 +59,19 @@ impl Volume {
         self.base_layers.first().map(|base| base.as_of)
     }
 
-    /// Fails if the volume has been destroyed: without its own rows, a fork would show its base.
+    /// Fails if the volume has been destroyed: without its own rows, a fork would show its base. This isn't `NotFound`: the
+    /// directory of a Workspace that isn't found counts as empty.
     pub(crate) fn check_exists(&self, conn: &Connection) -> Result<()> {
         if self.base_layers.is_empty() {
             return Ok(());
         }
         let exists = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
-        if exists { Ok(()) } else { Err(StoreError::NotFound.into()) }
+        if exists { Ok(()) } else { Err(discarded_error().into()) }
     }
+}
+
+fn discarded_error() -> StoreError {
+    StoreError::Expired("the fork has been discarded; list the forks again".into())
 }
 
 /// The layers below a volume, the nearest first.
