@@ -18,8 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::BTreeSet;
+use std::borrow::Borrow;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::path::VfsPath;
@@ -31,8 +33,34 @@ use crate::workspace::Workspace;
 pub struct Router {
     /// Sorted by prefix.
     workspaces: Vec<Arc<Workspace>>,
+    /// The same Workspaces, found by their prefixes.
+    by_prefix: HashSet<ByPrefix>,
     /// Bit `d` is set if some prefix has `d` components; `route` tries no other lengths.
     depths: u128,
+}
+
+/// A Workspace that stands for its prefix in a table.
+#[derive(Debug, Clone)]
+struct ByPrefix(Arc<Workspace>);
+
+impl Borrow<str> for ByPrefix {
+    fn borrow(&self) -> &str {
+        self.0.prefix().as_str()
+    }
+}
+
+impl PartialEq for ByPrefix {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.prefix() == other.0.prefix()
+    }
+}
+
+impl Eq for ByPrefix {}
+
+impl Hash for ByPrefix {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.prefix().as_str().hash(state);
+    }
 }
 
 /// Two Workspaces have the same prefix.
@@ -52,6 +80,10 @@ pub struct Route<'a, 'p> {
 
 impl Router {
     /// A router over these Workspaces.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "only the prefix is hashed and compared, and it never changes"
+    )]
     pub fn new<W: Into<Arc<Workspace>>>(
         workspaces: impl IntoIterator<Item = W>,
     ) -> Result<Self, DuplicatePrefix> {
@@ -61,7 +93,8 @@ impl Router {
             return Err(DuplicatePrefix(pair[0].prefix().clone()));
         }
         let depths = workspaces.iter().fold(0, |depths, workspace| depths | 1 << workspace.prefix().depth());
-        Ok(Router { workspaces, depths })
+        let by_prefix = workspaces.iter().cloned().map(ByPrefix).collect();
+        Ok(Router { workspaces, by_prefix, depths })
     }
 
     /// The usable Workspaces, without barriers, sorted by prefix.
@@ -82,12 +115,10 @@ impl Router {
         loop {
             if self.depths & (1 << depth) != 0 {
                 let prefix = if depth == 0 { "/" } else { &text[..end] };
-                let found =
-                    self.workspaces.binary_search_by_key(&prefix, |workspace| workspace.prefix().as_str());
-                if let Ok(index) = found {
+                if let Some(ByPrefix(workspace)) = self.by_prefix.get(prefix) {
                     let relative_path = text[end.min(text.len())..].trim_start_matches('/');
                     let relative_path = if depth == 0 { &text[1..] } else { relative_path };
-                    return Some(Route { workspace: &self.workspaces[index], relative_path });
+                    return Some(Route { workspace, relative_path });
                 }
             }
             if depth == 0 {
