@@ -30,7 +30,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let left_out: Vec<&str> = left_out.iter().map(VfsPath::as_str).collect();
     if session.wants_json() {
         let mut snapshot = json::snapshot(&snapshot);
-        snapshot["left_out"] = left_out.into();
+        snapshot["omitted"] = left_out.into();
         session.print_json(&snapshot)?;
     } else {
         let label = snapshot.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));

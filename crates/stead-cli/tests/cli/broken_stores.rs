@@ -40,7 +40,7 @@ fn a_broken_store_does_not_affect_other_stores() {
     let dir = TestDir::empty();
     dir.file("stead.toml", HALF_BROKEN);
     dir.file("here/a.md", "fox\n");
-    dir.file("broken.db", &"this is no database, and it is long enough to be sure of it. ".repeat(40));
+    dir.file("broken.db", &"this isn't a database, and it is long enough to be sure of it. ".repeat(40));
     assert_eq!(dir.run(["cat", "/here/a.md"]), "fox");
     assert_snapshot!(dir.run(["ls"]), @r#"
     gone/
