@@ -167,6 +167,26 @@ pub fn case_fold(name: &str) -> String {
     folded
 }
 
+/// Decodes octal escapes (`\040` for a space), which the kernel uses for paths in its table of mounts.
+pub fn unescape_octal(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, more)) = rest.split_first() {
+        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,5 +223,12 @@ mod tests {
             assert!(Name::new(bytes).is_none());
         }
         assert_eq!(Name::new(*b"...").unwrap().as_path_component(), Some("..."));
+    }
+
+    #[test]
+    fn octal_escapes_are_decoded_byte_for_byte() {
+        assert_eq!(unescape_octal(br"/mnt/a\040b\134c"), br"/mnt/a b\c");
+        assert_eq!(unescape_octal(br"/plain\x"), br"/plain\x");
+        assert_eq!(unescape_octal(b"/not/\xff/utf-8"), b"/not/\xff/utf-8");
     }
 }

@@ -298,5 +298,8 @@ fn changes_by_others_in_a_workspace_that_was_empty_are_seen() {
     mount.sh("v", "echo mine > mine");
     assert!(mount.path("v/mine").exists());
     dir.stead(["rm", "/v/mine"]);
-    assert!(eventually(|| !mount.path("v/mine").exists()), "the kernel has to drop the removed file from its cache");
+    assert!(
+        eventually(|| !mount.path("v/mine").exists()),
+        "the kernel has to drop the removed file from its cache"
+    );
 }

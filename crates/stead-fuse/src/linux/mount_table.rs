@@ -1,7 +1,11 @@
 //! Reads the kernel's table of mounts. It accesses no mounted file system, except to resolve a path.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+
+use stead_core::name::unescape_octal;
 
 /// The prefix of a stead's source in the table.
 pub(super) const SOURCE_PREFIX: &str = "stead:";
@@ -55,19 +59,22 @@ pub(super) fn fuse_devices() -> Vec<String> {
 
 fn entries() -> Vec<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    String::from_utf8_lossy(&table).lines().filter_map(parse_line).collect()
+    table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
-fn parse_line(line: &str) -> Option<MountEntry> {
-    let (mount_fields, fs_fields) = line.split_once(" - ")?;
-    let (mut mount_fields, mut fs_fields) = (mount_fields.split(' '), fs_fields.split(' '));
-    let (device, mount_point) = (mount_fields.nth(2)?, mount_fields.nth(1)?);
-    let (fs_type, source) = (fs_fields.next()?, fs_fields.next()?);
+/// Parses a line. Its paths need not be UTF-8.
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let mut fields = line.split(|byte| *byte == b' ');
+    let (device, mount_point) = (fields.nth(2)?, fields.nth(1)?);
+    // Optional fields end with `-`.
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let (fs_type, source) = (fields.next()?, fields.next()?);
     Some(MountEntry {
-        device: device.to_owned(),
-        mount_point: PathBuf::from(unescape_octal(mount_point)),
-        fs_type: fs_type.to_owned(),
-        source: source.to_owned(),
+        device: text(device),
+        mount_point: PathBuf::from(OsString::from_vec(unescape_octal(mount_point))),
+        fs_type: text(fs_type),
+        source: text(source),
     })
 }
 
@@ -89,42 +96,18 @@ pub(super) fn resolve_path(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Decodes the table's octal escapes (for spaces and the like).
-fn unescape_octal(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, more)) = rest.split_first() {
-        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if first == b'\\' => {
-                bytes.push(byte);
-                rest = &more[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn octal_escapes_are_decoded() {
-        assert_eq!(unescape_octal(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescape_octal(r"/plain\x"), r"/plain\x");
-    }
-
-    #[test]
     fn a_line_of_the_table_is_read() {
-        let line = "36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
+        let line = b"36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
         let entry = parse_line(line).unwrap();
         assert!(entry.is_stead() && entry.device == "0:71" && entry.mount_point == Path::new("/mnt/a b"));
-        assert!(!parse_line("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
+        let not_utf8 = parse_line(b"36 35 0:71 / /mnt/\xff rw - fuse.stead stead:coder rw").unwrap();
+        assert_eq!(not_utf8.mount_point.into_os_string().into_vec(), b"/mnt/\xff");
+        assert!(!parse_line(b"22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
     }
 
     #[test]

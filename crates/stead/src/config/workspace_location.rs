@@ -1,12 +1,14 @@
 //! Where a Workspace's files are. Used only to check whether they lie inside those of another Workspace.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use stead_core::VfsPath;
+use stead_core::name::unescape_octal;
 
 use super::{StoreConfig, WorkspaceConfig};
 
@@ -127,34 +129,11 @@ struct MountEntry {
 
 fn read_mounts() -> Vec<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape_octal(field)));
     let parse_line = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = String::from_utf8_lossy(fields.next()?).into_owned();
-        Some(MountEntry {
-            device,
-            root: unescape_octal(fields.next()?),
-            mount_point: unescape_octal(fields.next()?),
-        })
+        Some(MountEntry { device, root: path(fields.next()?), mount_point: path(fields.next()?) })
     };
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
-}
-
-/// A path in the table, with the kernel's octal escapes (for spaces and the like) decoded.
-fn unescape_octal(text: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, more)) = rest.split_first() {
-        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if first == b'\\' => {
-                bytes.push(byte);
-                rest = &more[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = more;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
