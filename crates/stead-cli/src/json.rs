@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 use stead::history::diff::ContentDiff;
+use stead::search::LeftOut;
 use stead::vfs::{
     BlameLine, CopyResult, Difference, DirEntry, IncompleteUndo, LogChange, LogEntry, PathChange,
     PathConflict, PathEntry, RevertResult, Stat, Unreadable, WriteResult,
@@ -101,6 +102,11 @@ pub(crate) fn fork(fork: &Fork) -> Value {
         "omitted": fork.excluded.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "made": time(Some(fork.created)),
     })
+}
+
+/// What a walk or a search left out because it is ignored.
+pub(crate) fn left_out(left_out: LeftOut) -> Value {
+    json!({ "ignored": left_out.ignored, "git": left_out.git })
 }
 
 /// The places that could not be read.

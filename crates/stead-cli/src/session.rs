@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use stead::name::escape_name;
+use stead::search::{IgnoreFiles, LeftOut};
 use stead::vfs::Unreadable;
 use stead::{Config, Identity, Stead, Stores, Vfs};
 use stead_server::print_to_stderr;
@@ -49,6 +50,20 @@ impl AsOfArg {
             Some(version) => Ok(stead.as_of_text(path, version)?),
             None => Ok(stead),
         }
+    }
+}
+
+/// Whether ignore files are respected.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct IgnoreArg {
+    /// Also show what .gitignore, .ignore and .git/info/exclude leave out, and .git
+    #[arg(long)]
+    no_ignore: bool,
+}
+
+impl IgnoreArg {
+    pub(crate) fn ignore_files(self) -> IgnoreFiles {
+        if self.no_ignore { IgnoreFiles::Disregarded } else { IgnoreFiles::Respected }
     }
 }
 
@@ -212,6 +227,27 @@ impl Session {
         if unreadable.len() > MAX_SHOWN {
             self.say(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
         }
+    }
+
+    /// Says what a walk or a search left out, so that the user doesn't take the result for complete.
+    pub(crate) fn say_left_out(&mut self, left_out: LeftOut) {
+        if !left_out.is_empty() {
+            self.say(format_args!("Left out: {left_out}; --no-ignore shows all."));
+        }
+    }
+
+    /// Uses colours as the user asks: always, never, or only on a terminal.
+    pub(crate) fn set_colour(&mut self, choice: clap::ColorChoice) {
+        self.styled = match choice {
+            clap::ColorChoice::Auto => self.styled,
+            clap::ColorChoice::Always => true,
+            clap::ColorChoice::Never => false,
+        };
+    }
+
+    /// Whether output has colours.
+    pub(crate) fn is_styled(&self) -> bool {
+        self.styled
     }
 
     /// Text in a colour, if stdout is a terminal.

@@ -10,7 +10,7 @@ use crate::monitor::StopReason;
 use crate::path::{PathError, VfsPath};
 use crate::router::WorkspaceNames;
 use crate::scope::{Access, AccessScope};
-use crate::search::PatternError;
+use crate::search::{PatternError, UnknownFileType};
 use crate::store::{QuotaResource, StoreError};
 use crate::vfs::RedirectKind;
 use crate::workspace::Barrier;
@@ -221,6 +221,9 @@ pub enum Error {
     /// The glob isn't valid.
     #[error(transparent)]
     Glob(#[from] GlobError),
+    /// No file type has this name.
+    #[error(transparent)]
+    FileType(#[from] UnknownFileType),
     /// The requested line is past the end of the file.
     #[error("`{path}` has {lines} {}; line {offset} is past its end", if *lines == 1 { "line" } else { "lines" })]
     LineOutOfRange {
@@ -292,6 +295,7 @@ impl Error {
             | Error::Edit(_)
             | Error::Pattern(_)
             | Error::Glob(_)
+            | Error::FileType(_)
             | Error::LineOutOfRange { .. }
             | Error::Invalid(_) => ErrorKind::Invalid,
             Error::OutsideWorkspaces { .. }

@@ -24,8 +24,19 @@ pub struct PathGlobs {
     ancestors: GlobSet,
     /// The suffix that every matching name has. Comparing it rules out most names without running a glob.
     name_suffix: Vec<u8>,
+    /// Where each pattern can match.
+    reaches: Vec<Reach>,
     base: String,
     case: CaseMatching,
+}
+
+/// Where the paths lie that a pattern can match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reach {
+    /// The components that every match begins with.
+    prefix: Vec<String>,
+    /// The most components that a match has, if that is limited.
+    max_depth: Option<usize>,
 }
 
 /// Whether names that differ only in case match.
@@ -79,7 +90,7 @@ impl PathGlobs {
     ) -> Result<Self, GlobError> {
         let mut set = GlobSetBuilder::new();
         let mut ancestors = GlobSetBuilder::new();
-        let mut pattern_texts = Vec::new();
+        let (mut pattern_texts, mut reaches) = (Vec::new(), Vec::new());
         for pattern in patterns {
             let pattern = pattern.as_ref();
             // No path is longer than that, and the cost of compiling grows faster than the pattern's length.
@@ -110,6 +121,7 @@ impl PathGlobs {
                 }
             }
             pattern_texts.push(pattern.to_owned());
+            reaches.push(Reach::of(&text, case));
         }
         let build = |set: GlobSetBuilder| {
             set.build().map_err(|error| GlobError {
@@ -124,7 +136,8 @@ impl PathGlobs {
             }
             CaseMatching::Folded => Vec::new(),
         };
-        Ok(PathGlobs { patterns: pattern_texts, set, ancestors, name_suffix, base: String::new(), case })
+        let (patterns, base) = (pattern_texts, String::new());
+        Ok(PathGlobs { patterns, set, ancestors, name_suffix, reaches, base, case })
     }
 
     /// An empty set: it matches nothing.
@@ -134,6 +147,7 @@ impl PathGlobs {
             set: GlobSet::empty(),
             ancestors: GlobSet::empty(),
             name_suffix: Vec::new(),
+            reaches: Vec::new(),
             base: String::new(),
             case: CaseMatching::Sensitive,
         }
@@ -176,6 +190,29 @@ impl PathGlobs {
         &self.name_suffix
     }
 
+    /// Whether some pattern may match a path below this directory. `false` is certain.
+    pub fn may_match_below(&self, directory: &[u8]) -> bool {
+        let base = self.base.as_bytes();
+        let components =
+            || base.split(|&b| b == b'/').chain(directory.split(|&b| b == b'/')).filter(|c| !c.is_empty());
+        let depth = components().count();
+        self.reaches.iter().any(|reach| {
+            reach.max_depth.is_none_or(|max_depth| depth < max_depth)
+                && components().zip(&reach.prefix).all(|(component, prefix)| component == prefix.as_bytes())
+        })
+    }
+
+    /// The path that the only pattern begins with, as far as it has no wildcards: `src/app` for `src/app/*.rs`. Like the
+    /// paths to match, it is relative to the base. Empty if there are several patterns, or if the base lies elsewhere.
+    pub fn literal_prefix(&self) -> String {
+        let [reach] = &*self.reaches else { return String::new() };
+        let mut prefix = reach.prefix.iter();
+        let base = self.base.split('/').filter(|component| !component.is_empty());
+        let is_below_base =
+            base.into_iter().all(|component| prefix.next().is_some_and(|name| name == component));
+        if is_below_base { prefix.map(String::as_str).collect::<Vec<_>>().join("/") } else { String::new() }
+    }
+
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
     ///
     /// A file or a symlink with such a name could give access to, or stand in for, the files that the pattern covers.
@@ -199,6 +236,22 @@ impl PathGlobs {
     /// The first pattern that matches this path.
     pub fn first_match(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])
+    }
+}
+
+impl Reach {
+    fn of(pattern: &str, case: CaseMatching) -> Self {
+        if case == CaseMatching::Folded {
+            return Reach { prefix: Vec::new(), max_depth: None };
+        }
+        let is_literal = |component: &&str| !component.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        let components = || pattern.split('/').filter(|component| !component.is_empty());
+        // A `/` between brackets or braces doesn't separate components.
+        let is_limited = !pattern.contains(['[', '{', '\\']) && !pattern.contains("**");
+        Reach {
+            prefix: components().take_while(is_literal).map(str::to_owned).collect(),
+            max_depth: is_limited.then(|| components().count()),
+        }
     }
 }
 
@@ -300,6 +353,45 @@ mod tests {
     }
 
     #[test]
+    fn it_is_known_where_nothing_can_match() {
+        let globs = |pattern| PathGlobs::new([pattern], Anchor::Start).unwrap();
+        for (pattern, directory, expected) in [
+            ("*.rs", "src", false),
+            ("*/*.rs", "src", true),
+            ("*/*.rs", "src/deep", false),
+            ("src/*.rs", "src", true),
+            ("src/*.rs", "docs", false),
+            ("src/**", "src/very/deep", true),
+            ("src/**", "docs/very/deep", false),
+            ("**/a", "src", true),
+            ("{src/a,b}", "src", true),
+            ("/src/*", "src", true),
+        ] {
+            assert_eq!(
+                globs(pattern).may_match_below(directory.as_bytes()),
+                expected,
+                "{pattern} {directory}"
+            );
+        }
+        let below = globs("src/app/*.rs").with_base("src");
+        assert!(
+            below.may_match_below(b"app") && below.may_match_below(b"") && !below.may_match_below(b"lib")
+        );
+        assert!(PathGlobs::new(["a/b"], Anchor::AnyDirectory).unwrap().may_match_below(b"x/a"));
+    }
+
+    #[test]
+    fn the_path_that_a_pattern_begins_with_is_known() {
+        let prefix = |pattern, base| {
+            PathGlobs::new([pattern], Anchor::Start).unwrap().with_base(base).literal_prefix()
+        };
+        assert_eq!(prefix("target/debug/*.d", ""), "target/debug");
+        assert_eq!(prefix("target/debug/a.d", "target"), "debug/a.d");
+        assert_eq!(prefix("target/*.d", "src"), "");
+        assert_eq!(prefix("**/*.d", ""), "");
+    }
+
+    #[test]
     fn the_common_suffix_of_all_matches_is_known() {
         for (patterns, suffix) in [
             (&["**/*77.txt"][..], "77.txt"),
@@ -332,6 +424,22 @@ mod tests {
         ) {
             if let Ok(globs) = PathGlobs::new([&pattern], Anchor::Start) {
                 proptest::prop_assert_eq!(globs.matches_bytes(path.as_bytes()), globs.matches(&path));
+            }
+        }
+    }
+
+    proptest::proptest! {
+        /// No directory with a match below it is ruled out.
+        #[test]
+        fn a_directory_above_a_match_may_have_one(
+            pattern in r"(\*\*/|a/|b/|\{a,b\}/|\*/){0,2}[ab*?]{1,3}(/\*\*)?",
+            path in "(a/|b/){0,3}[ab]{1,3}",
+        ) {
+            let globs = PathGlobs::new([&pattern], Anchor::Start).unwrap();
+            if globs.matches(&path) {
+                for (end, _) in path.match_indices('/') {
+                    proptest::prop_assert!(globs.may_match_below(&path.as_bytes()[..end]), "{} {}", pattern, path);
+                }
             }
         }
     }

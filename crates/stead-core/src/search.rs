@@ -18,32 +18,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::cell::RefCell;
-use std::io::Read;
-use std::rc::Rc;
+mod file_types;
+mod grep;
+mod ignore_rules;
+
+pub use file_types::{UnknownFileType, file_type_globs};
+pub use grep::{FileHits, Grep, GrepSearcher, HitLine, Hits, LineRole, MAX_HIT_LINE};
+pub use ignore_rules::{DirectoryRules, IgnoreFiles, IgnoreRules, LeftOut, LeftOutReason, MAX_IGNORE_FILE};
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use grep_matcher::Matcher;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{
-    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
-};
 
 use parking_lot::Mutex;
 
 use crate::glob::PathGlobs;
-use crate::monitor::CallMonitor;
 use crate::name::escape_text;
-use crate::store::{Attr, StoreError, StorePath};
-
-/// The longest line of a hit that is returned, in bytes; the rest is cut.
-pub const MAX_HIT_LINE: usize = 2_000;
-/// The longest line that is searched in one piece when content comes from a reader. Together with the searcher's own
-/// buffers it has to fit into the searcher's heap limit.
-const MAX_SEARCHED_LINE: usize = 4 << 20;
-/// The most lines returned for one file.
-const MAX_LINES_PER_FILE: usize = 10_000;
+use crate::store::{NodeKind, StoreError, StorePath};
 
 /// Which entries a walk visits.
 #[derive(Debug, Clone)]
@@ -52,8 +42,11 @@ pub struct WalkOptions {
     pub depth: usize,
     /// Subtrees to skip, as paths relative to the start of the walk.
     pub skip: Vec<StorePath>,
-    /// Visits only entries that match; all if `None`. Directories are entered whether or not they match.
+    /// Visits only entries that match; all if `None`. Directories are entered whether or not they match, unless nothing
+    /// below them can.
     pub include: Option<PathGlobs>,
+    /// Leaves out what these rules ignore, with everything below it.
+    pub ignore: Option<IgnoreRules>,
     /// When to give up, with [`crate::StoreError::Unavailable`].
     pub deadline: Option<Instant>,
     /// Where the Store adds the paths that it couldn't read.
@@ -70,6 +63,7 @@ impl Default for WalkOptions {
             depth: usize::MAX,
             skip: Vec::new(),
             include: None,
+            ignore: None,
             deadline: None,
             unreadable,
             report_hidden: false,
@@ -86,6 +80,35 @@ impl WalkOptions {
     /// Whether the entry at `path` is visited.
     pub fn matches(&self, path: &StorePath) -> bool {
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
+    }
+
+    /// Whether an entry below the directory at `path` may be visited.
+    pub fn enters(&self, path: &StorePath) -> bool {
+        path.depth() < self.depth
+            && self.include.as_ref().is_none_or(|globs| globs.may_match_below(path.as_bytes()))
+    }
+
+    /// Whether the entry at `path` is left out by the rules of its directory. If the walk would have visited it or
+    /// entered it, that is noted.
+    pub fn leaves_out(&self, rules: &DirectoryRules, path: &StorePath, kind: NodeKind) -> bool {
+        let Some(ignore) = &self.ignore else { return false };
+        let Some(reason) = ignore.decide(rules, path, kind) else { return false };
+        self.note_left_out(path, kind, reason);
+        true
+    }
+
+    /// Notes that an entry was left out, if the walk would have visited it or entered it.
+    pub fn note_left_out(&self, path: &StorePath, kind: NodeKind, reason: LeftOutReason) {
+        if let Some(ignore) = &self.ignore
+            && (self.matches(path) || kind == NodeKind::Directory && self.enters(path))
+        {
+            ignore.note(reason);
+        }
+    }
+
+    /// Whether a name has to be loaded: it may be visited, or it may be an ignore file.
+    pub fn loads_name(&self, name: &[u8]) -> bool {
+        name.ends_with(self.name_suffix()) || (self.ignore.is_some() && IgnoreRules::is_ignore_file(name))
     }
 
     /// The suffix that the name of every visited entry has. Most names are ruled out by it.
@@ -153,13 +176,31 @@ pub enum GrepOutput {
     Counts,
 }
 
+/// Whether a match may span several lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Multiline {
+    /// A match lies within one line.
+    #[default]
+    Off,
+    /// A match may span lines; `.` matches no line ending.
+    On,
+    /// A match may span lines, and `.` matches line endings too.
+    DotAll,
+}
+
 /// A content search as the caller requests it.
 #[derive(Debug, Clone)]
 pub struct GrepQuery {
-    /// The pattern.
-    pub pattern: String,
-    /// How the pattern is interpreted.
+    /// The patterns; a line matches if one of them does.
+    pub patterns: Vec<String>,
+    /// How the patterns are interpreted.
     pub syntax: PatternSyntax,
+    /// Whether a match may span several lines.
+    pub multiline: Multiline,
+    /// A match begins and ends at the edge of a word.
+    pub words: bool,
+    /// Finds the lines that don't match.
+    pub invert: bool,
     /// How upper and lower case are compared.
     pub case: CaseSensitivity,
     /// Lines shown before each hit.
@@ -170,11 +211,17 @@ pub struct GrepQuery {
     pub include: Vec<String>,
     /// Skips files that match one of these globs.
     pub exclude: Vec<String>,
+    /// Only files of one of these types, such as `rust`; see [`file_type_globs`].
+    pub file_types: Vec<String>,
+    /// Whether ignore files are respected. The file or directory that the search starts at is always searched.
+    pub ignore_files: IgnoreFiles,
     /// The most hits (lines, or files).
     pub max_results: usize,
     /// What to return for each file.
     pub output: GrepOutput,
-    /// How long the benchmarks may take.
+    /// Whether each line says where its matches are.
+    pub spans: bool,
+    /// How long the search may take.
     pub time_limit: Duration,
 }
 
@@ -182,15 +229,21 @@ impl GrepQuery {
     /// A query for this pattern, with defaults for the rest.
     pub fn new(pattern: impl Into<String>) -> Self {
         GrepQuery {
-            pattern: pattern.into(),
+            patterns: vec![pattern.into()],
             syntax: PatternSyntax::Regex,
+            multiline: Multiline::Off,
+            words: false,
+            invert: false,
             case: CaseSensitivity::Sensitive,
             before: 0,
             after: 0,
             include: Vec::new(),
             exclude: Vec::new(),
+            file_types: Vec::new(),
+            ignore_files: IgnoreFiles::Respected,
             max_results: 1_000,
             output: GrepOutput::Lines,
+            spans: false,
             time_limit: Duration::from_secs(10),
         }
     }
@@ -206,319 +259,5 @@ impl PatternError {
     fn from_engine_message(message: &str) -> Self {
         let lines: Vec<_> = message.lines().map(|line| escape_text(line).to_string()).collect();
         PatternError(lines.join("\n"))
-    }
-}
-
-/// A compiled content search, which Stores run.
-#[derive(Debug, Clone)]
-pub struct Grep {
-    matcher: RegexMatcher,
-    /// Searches only files whose path, relative to the start of the search, matches.
-    pub include: Option<PathGlobs>,
-    /// Skips files whose path matches.
-    pub exclude: PathGlobs,
-    /// Subtrees to skip, as paths relative to the start of the search.
-    pub skip: Vec<StorePath>,
-    /// When to stop.
-    pub deadline: Instant,
-    /// The caller's monitor, which may ask the search to stop earlier.
-    pub monitor: Option<Arc<dyn CallMonitor>>,
-    /// Where the Store adds the paths that it couldn't read.
-    pub unreadable: UnreadablePaths,
-    before: usize,
-    after: usize,
-    output: GrepOutput,
-    lines_per_file: usize,
-}
-
-impl Grep {
-    /// Compiles a query. The globs match paths relative to the start of the search.
-    pub fn new(
-        query: &GrepQuery,
-        include: Option<PathGlobs>,
-        exclude: PathGlobs,
-    ) -> Result<Self, PatternError> {
-        let matcher = RegexMatcherBuilder::new()
-            .fixed_strings(query.syntax == PatternSyntax::Literal)
-            .case_insensitive(query.case == CaseSensitivity::Insensitive)
-            .case_smart(query.case == CaseSensitivity::Smart)
-            .multi_line(true)
-            .line_terminator(Some(b'\n'))
-            .ban_byte(Some(b'\0'))
-            .size_limit(16 << 20)
-            .dfa_size_limit(16 << 20)
-            .build(&query.pattern)
-            .map_err(|error| PatternError::from_engine_message(&error.to_string()))?;
-        // One line more than wanted shows that there are more.
-        let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE) + 1;
-        Ok(Grep {
-            matcher,
-            include,
-            exclude,
-            skip: Vec::new(),
-            deadline: Instant::now() + query.time_limit,
-            monitor: None,
-            unreadable: UnreadablePaths::default(),
-            before: query.before,
-            after: query.after,
-            output: query.output,
-            lines_per_file,
-        })
-    }
-
-    /// Whether the file at `path`, relative to the start of the search, should be searched.
-    pub fn matches(&self, path: &StorePath) -> bool {
-        let path = path.as_bytes();
-        self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
-            && !self.exclude.matches_bytes(path)
-    }
-
-    /// Whether the deadline has passed or the monitor wants the search to stop.
-    pub fn should_stop(&self) -> bool {
-        Instant::now() >= self.deadline
-            || self.monitor.as_ref().is_some_and(|monitor| monitor.stop_reason().is_some())
-    }
-
-    /// A searcher for one thread.
-    pub fn searcher(&self) -> GrepSearcher<'_> {
-        let searcher = SearcherBuilder::new()
-            .line_number(self.output == GrepOutput::Lines)
-            .before_context(self.before)
-            .after_context(self.after)
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(16 << 20))
-            .build();
-        GrepSearcher { grep: self, searcher }
-    }
-}
-
-/// Runs one [`Grep`] over several contents, one after another.
-#[derive(Debug)]
-pub struct GrepSearcher<'a> {
-    grep: &'a Grep,
-    searcher: Searcher,
-}
-
-impl GrepSearcher<'_> {
-    /// Searches a content in memory. `None` if it has no hit or is binary.
-    pub fn search(&mut self, content: &[u8]) -> Option<Hits> {
-        // One scan over the whole buffer rules out most files before any line is split off.
-        if self.grep.matcher.shortest_match(content).ok()?.is_none() || memchr::memchr(0, content).is_some() {
-            return None;
-        }
-        let (hits, cuts) = (Hits::default(), CutOffsets::default());
-        let mut collector = HitCollector { grep: self.grep, hits, binary: false, cuts };
-        self.searcher.search_slice(&self.grep.matcher, content, &mut collector).ok()?;
-        collector.finish()
-    }
-
-    /// Searches a content from a reader. A line that is too long for memory is searched in pieces, so neither the line
-    /// nor the text after it is missed.
-    pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
-        let cuts = CutOffsets::default();
-        let content =
-            LongLineSplitter { grep: self.grep, content, line_length: 0, offset: 0, cuts: Rc::clone(&cuts) };
-        let mut collector = HitCollector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
-        // Hits before a failure still count: a file that vanishes halfway doesn't fail the search.
-        let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
-        collector.finish()
-    }
-}
-
-/// The hits in one file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Hits {
-    /// The number of matching lines, up to where the search of this file stopped.
-    pub count: usize,
-    /// The lines, if the query asks for lines.
-    pub lines: Vec<HitLine>,
-}
-
-/// The hits in one file, with its path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileHits {
-    /// The path relative to the start of the search; empty if the search started at the file itself.
-    pub path: StorePath,
-    /// The file's attributes, if the Store had them without extra work.
-    pub attr: Option<Attr>,
-    /// The hits.
-    pub hits: Hits,
-}
-
-/// One line of a search result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HitLine {
-    /// The line number, from 1.
-    pub number: u64,
-    /// The text without the line ending, cut at [`MAX_HIT_LINE`] bytes; invalid UTF-8 is replaced.
-    pub text: String,
-    /// Whether the line matches, or is context of a match.
-    pub role: LineRole,
-}
-
-/// Why a line is in the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineRole {
-    /// The line matches.
-    Match,
-    /// The line is before or after a matching line.
-    Context,
-}
-
-/// Where long lines were split, as byte offsets in the stream that the searcher reads.
-type CutOffsets = Rc<RefCell<Vec<u64>>>;
-
-/// A reader that splits lines longer than [`MAX_SEARCHED_LINE`], and ends when the search should stop.
-struct LongLineSplitter<'a, R> {
-    grep: &'a Grep,
-    content: R,
-    line_length: usize,
-    offset: u64,
-    cuts: CutOffsets,
-}
-
-impl<R: Read> Read for LongLineSplitter<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if buffer.is_empty() || self.grep.should_stop() {
-            return Ok(0);
-        }
-        if self.line_length == MAX_SEARCHED_LINE {
-            self.cuts.borrow_mut().push(self.offset);
-            (buffer[0], self.line_length) = (b'\n', 0);
-            self.offset += 1;
-            return Ok(1);
-        }
-        let max_length = buffer.len().min(MAX_SEARCHED_LINE - self.line_length);
-        let count = self.content.read(&mut buffer[..max_length])?;
-        self.line_length = match memchr::memrchr(b'\n', &buffer[..count]) {
-            Some(end) => count - end - 1,
-            None => self.line_length + count,
-        };
-        self.offset += count as u64;
-        Ok(count)
-    }
-}
-
-struct HitCollector<'a> {
-    grep: &'a Grep,
-    hits: Hits,
-    binary: bool,
-    cuts: CutOffsets,
-}
-
-impl HitCollector<'_> {
-    /// The line number in the file: the searcher also counted the splits of long lines.
-    fn line_number_in_file(&self, searcher_number: Option<u64>, offset: u64) -> Option<u64> {
-        let cuts = self.cuts.borrow().iter().filter(|cut| **cut < offset).count();
-        searcher_number.map(|number| number - cuts as u64)
-    }
-
-    fn push(&mut self, number: Option<u64>, bytes: &[u8], role: LineRole) {
-        if self.grep.output == GrepOutput::Lines {
-            let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let text = String::from_utf8_lossy(&line[..line.len().min(MAX_HIT_LINE)]).into_owned();
-            self.hits.lines.push(HitLine { number: number.unwrap_or(0), text, role });
-        }
-    }
-
-    fn finish(self) -> Option<Hits> {
-        (self.hits.count > 0 && !self.binary).then_some(self.hits)
-    }
-}
-
-impl Sink for HitCollector<'_> {
-    type Error = std::io::Error;
-
-    fn matched(&mut self, _: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, Self::Error> {
-        self.hits.count += 1;
-        let number = self.line_number_in_file(hit.line_number(), hit.absolute_byte_offset());
-        self.push(number, hit.bytes(), LineRole::Match);
-        Ok(match self.grep.output {
-            GrepOutput::Files => false,
-            GrepOutput::Lines => self.hits.count < self.grep.lines_per_file,
-            GrepOutput::Counts => true,
-        })
-    }
-
-    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
-        if *context.kind() != SinkContextKind::Other {
-            let number = self.line_number_in_file(context.line_number(), context.absolute_byte_offset());
-            self.push(number, context.bytes(), LineRole::Context);
-        }
-        Ok(true)
-    }
-
-    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, Self::Error> {
-        self.binary = true;
-        Ok(false)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn grep(configure: impl FnOnce(&mut GrepQuery)) -> Grep {
-        let mut query = GrepQuery::new("needle");
-        configure(&mut query);
-        Grep::new(&query, None, PathGlobs::none()).unwrap()
-    }
-
-    #[test]
-    fn lines_come_with_numbers_and_context() {
-        let grep = grep(|query| (query.before, query.after) = (1, 1));
-        let hits = grep.searcher().search(b"a\nb\r\nneedle 1\r\nc\nd\n").unwrap();
-        let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text, line.role)).collect();
-        let (hit, context) = (LineRole::Match, LineRole::Context);
-        assert_eq!(lines, [(2, "b", context), (3, "needle 1", hit), (4, "c", context)]);
-        assert_eq!(hits.count, 1);
-    }
-
-    #[test]
-    fn binary_content_is_skipped() {
-        assert_eq!(grep(|_| ()).searcher().search(b"needle\0"), None);
-        assert_eq!(grep(|_| ()).searcher().search_reader(&b"needle\n\0"[..]), None);
-    }
-
-    #[test]
-    fn a_reader_and_a_slice_give_the_same_hits() {
-        let text = "x needle\nneedle\nno\n".repeat(50_000);
-        let grep = grep(|query| query.output = GrepOutput::Counts);
-        let expected = grep.searcher().search(text.as_bytes()).unwrap();
-        assert_eq!(expected.count, 100_000);
-        assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_line_too_long_for_memory_hides_no_hit() {
-        let long = "x".repeat(40 << 20);
-        let text = format!("needle\n{long}needle{long}\nneedle\n");
-        let hits = grep(|_| ()).searcher().search_reader(text.as_bytes()).unwrap();
-        let numbers: Vec<_> = hits.lines.iter().map(|line| line.number).collect();
-        assert_eq!((numbers, hits.count), (vec![1, 2, 3], 3));
-    }
-
-    #[test]
-    fn literal_patterns_and_case_options_are_respected() {
-        let literal = grep(|query| (query.pattern, query.syntax) = ("a.b".into(), PatternSyntax::Literal));
-        assert_eq!(literal.searcher().search(b"axb"), None);
-        assert!(literal.searcher().search(b"a.b").is_some());
-        let smart = grep(|query| query.case = CaseSensitivity::Smart);
-        assert!(smart.searcher().search(b"NEEDLE").is_some());
-        assert_eq!(grep(|_| ()).searcher().search(b"NEEDLE"), None);
-    }
-
-    #[test]
-    fn a_pathological_pattern_is_refused_or_quick() {
-        let query = GrepQuery::new("(((a{1000}){1000}){1000})");
-        assert!(Grep::new(&query, None, PathGlobs::none()).is_err());
-        let with_escape = GrepQuery::new("(\u{1b}[2J");
-        let message = Grep::new(&with_escape, None, PathGlobs::none()).unwrap_err().to_string();
-        assert!(!message.contains('\u{1b}') && message.contains("unclosed"), "{message}");
-        let slow_elsewhere = grep(|query| query.pattern = "(a*)*b".into());
-        assert_eq!(slow_elsewhere.searcher().search("a".repeat(100_000).as_bytes()), None);
     }
 }

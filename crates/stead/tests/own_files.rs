@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
-use stead::vfs::{ListPage, Overwrite, RemoveOptions, WalkQuery};
+use stead::vfs::{GlobQuery, ListPage, Overwrite, RemoveOptions, WalkQuery};
 use stead::{Clock, Config, ErrorKind, Identity, Occurrences, Stead, SystemClock, Tokens};
 use stead_core::search::GrepQuery;
 
@@ -101,7 +101,7 @@ fn no_call_reaches_a_hard_link_to_an_own_file() {
     assert_eq!((listed.entries.len(), listed.total), (1, 1));
     let walked = vfs.walk("/yard", &WalkQuery::default()).unwrap();
     assert_eq!(walked.entries.len(), 3, "{walked:?}");
-    assert_eq!(vfs.glob("**/link-*", "/yard", 100).unwrap().entries.len(), 0);
+    assert_eq!(vfs.glob(&GlobQuery::new("**/link-*"), "/yard").unwrap().entries.len(), 0);
     let grep_result = vfs.grep(&GrepQuery::new("canary"), "/yard").unwrap();
     assert_eq!(grep_result.files.len(), 1, "{grep_result:?}");
 }

@@ -3,7 +3,7 @@ use stead::vfs::{DirEntry, DirectoryListing, ListPage, WalkQuery, WalkResult};
 use stead::{Name, NodeKind, StoreError, Vfs, VfsError, VfsPath};
 
 use crate::command_error::{CommandError, CommandResult};
-use crate::session::{AsOfArg, Colour, Session};
+use crate::session::{AsOfArg, Colour, IgnoreArg, Session};
 use crate::{human, json};
 
 /// List directories
@@ -24,6 +24,8 @@ pub(crate) struct Args {
     /// Continue a listing with --limit at this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
     cursor: Option<String>,
+    #[command(flatten)]
+    ignore: IgnoreArg,
     #[command(flatten)]
     at: AsOfArg,
 }
@@ -136,15 +138,22 @@ fn coloured_name(kind: NodeKind, name: &str, session: &Session) -> String {
 
 fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
-    let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
-    let WalkResult { mut entries, unreadable } = vfs.walk(path, &query)?;
+    let query = WalkQuery {
+        limit: limit.saturating_add(1),
+        ignore_files: args.ignore.ignore_files(),
+        ..WalkQuery::default()
+    };
+    let WalkResult { mut entries, unreadable, left_out } = vfs.walk(path, &query)?;
     let truncated = entries.len() > limit;
     entries.truncate(limit);
     if session.wants_json() {
         let entries: Vec<_> = entries.iter().map(json::path_entry).collect();
-        let unreadable = json::unreadable(&unreadable);
-        return session
-            .print_json(&json!({ "entries": entries, "truncated": truncated, "unread": unreadable }));
+        return session.print_json(&json!({
+            "entries": entries,
+            "truncated": truncated,
+            "unread": json::unreadable(&unreadable),
+            "left_out": json::left_out(left_out),
+        }));
     }
     for entry in &entries {
         let name = coloured_name(entry.kind, &entry.path, session);
@@ -161,6 +170,7 @@ fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
     if truncated {
         session.say(format_args!("There are more than {limit}; raise --limit to see them."));
     }
+    session.say_left_out(left_out);
     session.warn_unreadable(&unreadable);
     Ok(())
 }

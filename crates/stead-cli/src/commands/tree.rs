@@ -1,22 +1,33 @@
 use serde_json::json;
+use stead::NodeKind;
 use stead::vfs::{PathEntry, WalkQuery, WalkResult};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::session::{AsOfArg, Colour, Session};
+use crate::session::{AsOfArg, Colour, IgnoreArg, Session};
 use crate::{human, json};
 
 /// Show everything below a directory as a tree
+///
+/// What .gitignore, .ignore and .git/info/exclude name is left out, and so is .git, unless PATH names it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory
     #[arg(default_value = "/")]
     path: String,
     /// How many levels to show
-    #[arg(short, long, value_name = "N")]
+    #[arg(short = 'L', long, alias = "level", value_name = "N", value_parser = human::parse_positive)]
     depth: Option<usize>,
+    /// Show only directories
+    #[arg(short, long)]
+    directories: bool,
+    /// Taken for the sake of `tree -a`: names that begin with a dot are always shown
+    #[arg(short, long, hide = true)]
+    all: bool,
     /// Show at most this many entries
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::parse_positive)]
     limit: usize,
+    #[command(flatten)]
+    ignore: IgnoreArg,
     #[command(flatten)]
     at: AsOfArg,
 }
@@ -26,13 +37,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let query = WalkQuery {
         depth: args.depth.unwrap_or(usize::MAX),
         limit: args.limit.saturating_add(1),
+        kind: args.directories.then_some(NodeKind::Directory),
+        ignore_files: args.ignore.ignore_files(),
         ..WalkQuery::default()
     };
     let walk = session.compound("tree", &stead, (&args.at, &args.path), |_, stead| {
         let top = stead.vfs().stat(&args.path)?.path;
         Ok((stead.vfs().walk(&top, &query)?, top))
     });
-    let (WalkResult { mut entries, unreadable }, top) = walk?;
+    let (WalkResult { mut entries, unreadable, left_out }, top) = walk?;
     let truncated = entries.len() > args.limit;
     entries.truncate(args.limit);
     if session.wants_json() {
@@ -42,6 +55,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             "entries": entries,
             "truncated": truncated,
             "unread": json::unreadable(&unreadable),
+            "left_out": json::left_out(left_out),
         }))?;
         return Ok(Exit::OK);
     }
@@ -51,6 +65,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if truncated {
         session.say(format_args!("There are more than {}; raise --limit to see them.", args.limit));
     }
+    session.say_left_out(left_out);
     session.warn_unreadable(&unreadable);
     Ok(Exit::OK)
 }

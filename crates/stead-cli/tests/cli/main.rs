@@ -14,6 +14,7 @@ mod git_repositories;
 mod history;
 mod interrupted;
 mod output;
+mod searching;
 mod serving;
 mod tool_results;
 mod tools;

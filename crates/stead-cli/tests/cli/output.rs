@@ -150,10 +150,10 @@ fn json_has_stable_fields() {
     {"content":"1\n","count":1,"encoding":"utf-8","first":1,"lines":1,"next":null,"path":"/notes/a.txt","size":2,"tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "grep", "fox"]), @r#"
-    {"files":[{"count":1,"lines":[{"match":true,"number":2,"text":"The quick brown fox."}],"path":"/project/README.md"}],"timed_out":false,"truncated":false,"unread":[]}
+    {"files":[{"count":1,"lines":[{"match":true,"number":2,"text":"The quick brown fox."}],"path":"/project/README.md"}],"left_out":{"git":false,"ignored":false},"timed_out":false,"truncated":false,"unread":[]}
     "#);
     assert_snapshot!(masked(&["--json", "glob", "*", "/notes"]), @r#"
-    {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"tag":"*"}],"truncated":false,"unread":[]}
+    {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"tag":"*"}],"left_out":{"git":false,"ignored":false},"truncated":false,"unread":[]}
     "#);
     assert_snapshot!(masked(&["--json", "cp", "/notes/a.txt", "/notes/b.txt"]), @r#"
     {"from":"/notes/a.txt","operation":"*","tag":"*","to":"/notes/b.txt","version":3}

@@ -118,7 +118,7 @@ pub trait Store: Debug + Send + Sync {
     /// Visits everything below a directory, sorted by path, component by component. The directory itself isn't visited.
     ///
     /// Symlinks are visited and never followed. A directory that can't be read is visited, added to `walk.unreadable`, and
-    /// not descended into.
+    /// not descended into. What `walk.ignore` leaves out is neither visited nor descended into.
     fn walk(
         &self,
         at: &NodePath,
@@ -127,7 +127,7 @@ pub trait Store: Debug + Send + Sync {
     ) -> StoreResult<()>;
 
     /// Searches the content of the file at `at`, or of the files below it. Files come in any order. What can't be read is
-    /// added to `grep.unreadable` and skipped.
+    /// added to `grep.unreadable` and skipped. What `grep.ignore` leaves out is skipped, unless it is `at` itself.
     fn grep(
         &self,
         at: &NodePath,

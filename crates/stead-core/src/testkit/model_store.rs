@@ -1,5 +1,6 @@
 //! The model as a Store: in memory, behind one lock, as strict as the contract allows.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +12,7 @@ use super::model::{DraftBytes, ModelBody, ModelTree};
 use crate::audit::{AuditLog, AuditRecord};
 use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
-use crate::search::{FileHits, Grep, WalkOptions};
+use crate::search::{DirectoryRules, FileHits, Grep, IgnoreRules, LeftOutReason, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, ChangeListener, ChangeListeners, CompanionRecord, CompanionRecords,
     Draft, DraftBase, Entry, Feed, FeedEntry, FileContent, Forks, History, Listing, Maintenance, NodeId,
@@ -137,7 +138,13 @@ impl Store for ModelStore {
     ) -> StoreResult<()> {
         let tree = self.current_tree();
         let (top, _) = tree.directory(at)?;
-        for (path, id) in tree.descendants(top) {
+        let (shown, left_out) = apply_ignore_rules(&tree, tree.descendants(top), walk.ignore.as_ref());
+        for (path, kind, reason) in left_out {
+            if path.depth() <= walk.depth && !is_skipped(&path, &walk.skip) {
+                walk.note_left_out(&path, kind, reason);
+            }
+        }
+        for (path, id) in shown {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(StoreError::unavailable("the walk took too long; narrow it"));
             }
@@ -161,7 +168,13 @@ impl Store for ModelStore {
         let files = match tree.file(at) {
             Ok((file, _)) => vec![(StorePath::empty(), file)],
             Err(StoreError::IsADirectory) => {
-                let mut files = tree.descendants(tree.find(at)?);
+                let all = tree.descendants(tree.find(at)?);
+                let (mut files, left_out) = apply_ignore_rules(&tree, all, grep.ignore.as_ref());
+                for (path, kind, reason) in left_out {
+                    if !is_skipped(&path, &grep.skip) {
+                        grep.note_left_out(&path, kind, reason);
+                    }
+                }
                 files.retain(|(path, _)| !is_skipped(path, &grep.skip) && grep.matches(path));
                 files
             }
@@ -175,6 +188,9 @@ impl Store for ModelStore {
                 ));
             }
             let Some(ModelBody::File(bytes)) = tree.body(id) else { continue };
+            if !grep.accepts_size(&path, bytes.len() as u64) {
+                continue;
+            }
             let Some(hits) = searcher.search(bytes) else { continue };
             if visit(FileHits { path, attr: Some(tree.attr(id)), hits }).is_break() {
                 break;
@@ -313,6 +329,49 @@ fn check_quotas(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> 
         }
     }
     Ok(())
+}
+
+type LeftOutEntry = (StorePath, NodeKind, LeftOutReason);
+
+/// Splits the entries below a directory, each before what is below it, into those that ignore rules leave and the
+/// uppermost ones that they leave out.
+fn apply_ignore_rules(
+    tree: &ModelTree,
+    entries: Vec<(StorePath, NodeId)>,
+    ignore: Option<&IgnoreRules>,
+) -> (Vec<(StorePath, NodeId)>, Vec<LeftOutEntry>) {
+    let Some(ignore) = ignore else { return (entries, Vec::new()) };
+    let kind_of = |id| tree.attr(id).kind;
+    let rules_in = |directory: &StorePath, above: &DirectoryRules| {
+        let children = entries.iter().filter_map(|(path, id)| {
+            let (parent, name) = path.parent_and_name()?;
+            (parent == directory.as_bytes()).then(|| (name, kind_of(*id)))
+        });
+        ignore.enter(above, directory, children, |path| {
+            let (_, id) = entries.iter().find(|(found, _)| found == path).ok_or(StoreError::NotFound)?;
+            match tree.body(*id) {
+                Some(ModelBody::File(bytes)) => Ok(bytes.to_vec()),
+                _ => Err(StoreError::NotFound),
+            }
+        })
+    };
+    let mut rules = HashMap::from([(StorePath::empty(), rules_in(&StorePath::empty(), ignore.above()))]);
+    let (mut shown, mut left_out) = (Vec::new(), Vec::new());
+    for (path, id) in &entries {
+        let (parent, _) = path.parent_and_name().expect("an entry has a name");
+        // A directory that is left out has no rules, and nothing below it is shown.
+        let Some(above) = rules.get(&StorePath::from_checked(parent)).cloned() else { continue };
+        match ignore.decide(&above, path, kind_of(*id)) {
+            Some(reason) => left_out.push((path.clone(), kind_of(*id), reason)),
+            None => {
+                if kind_of(*id) == NodeKind::Directory {
+                    rules.insert(path.clone(), rules_in(path, &above));
+                }
+                shown.push((path.clone(), *id));
+            }
+        }
+    }
+    (shown, left_out)
 }
 
 fn is_skipped(path: &StorePath, skip: &[StorePath]) -> bool {

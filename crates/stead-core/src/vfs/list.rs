@@ -10,7 +10,7 @@ use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::search::{UnreadablePaths, WalkOptions};
+use crate::search::{IgnoreFiles, LeftOut, UnreadablePaths, WalkOptions};
 use crate::store::{Attr, Entry, Listing, NodeKind, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::ResolvedPath;
@@ -117,16 +117,28 @@ pub struct WalkQuery {
     pub pattern: Option<String>,
     /// Only files with one of these extensions, given without the dot.
     pub extensions: Vec<String>,
+    /// Only nodes of this kind.
+    pub kind: Option<NodeKind>,
     /// The maximum number of entries.
     pub limit: usize,
+    /// Whether ignore files are respected. The directory that is walked is always shown.
+    pub ignore_files: IgnoreFiles,
     /// How long the walk may take.
     pub time_limit: Duration,
 }
 
 impl Default for WalkQuery {
+    /// Everything, ignored or not.
     fn default() -> Self {
-        let (depth, limit) = (usize::MAX, usize::MAX);
-        WalkQuery { depth, pattern: None, extensions: Vec::new(), limit, time_limit: Duration::from_secs(60) }
+        WalkQuery {
+            depth: usize::MAX,
+            pattern: None,
+            extensions: Vec::new(),
+            kind: None,
+            limit: usize::MAX,
+            ignore_files: IgnoreFiles::Disregarded,
+            time_limit: Duration::from_secs(60),
+        }
     }
 }
 
@@ -155,6 +167,8 @@ pub struct WalkResult {
     pub entries: Vec<PathEntry>,
     /// What could not be read and is therefore missing from `entries`; sorted by path.
     pub unreadable: Vec<Unreadable>,
+    /// What is missing from `entries` because it is ignored.
+    pub left_out: LeftOut,
 }
 
 /// Something that a walk or a search could not read.
@@ -173,6 +187,8 @@ pub(super) struct WalkRegion<'a> {
     pub(super) base: String,
     /// The paths below `root` that other Workspaces cover, relative to it.
     pub(super) skip: Vec<StorePath>,
+    /// Whether `root` is a directory. A search may also start at a file.
+    pub(super) is_directory: bool,
 }
 
 impl WalkRegion<'_> {
@@ -307,7 +323,7 @@ impl<'v> Call<'v> {
             };
             filter.clone().map(|globs| globs.with_base(base.trim_matches('/')))
         };
-        let (mut found, mut unreadable) = (BTreeMap::new(), Vec::new());
+        let (mut found, mut unreadable, mut left_out) = (BTreeMap::new(), Vec::new(), LeftOut::default());
         let deadline = Instant::now() + query.time_limit;
         let regions = self.regions(path)?;
         for region in &regions {
@@ -320,17 +336,20 @@ impl<'v> Call<'v> {
             if depth == 0 {
                 continue;
             }
+            let include = filter_with_base(&region.base);
+            let named = include.as_ref().map_or_else(String::new, PathGlobs::literal_prefix);
             let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
-                include: filter_with_base(&region.base),
+                include,
+                ignore: self.ignore_rules(region, query.ignore_files, named, &mut unreadable),
                 deadline: Some(deadline),
                 unreadable: UnreadablePaths::default(),
                 report_hidden: false,
             };
             let mut remaining = query.limit;
             let visited = region.root.store().walk(&region.root.node_path, &walk, &mut |entry| {
-                if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
+                if query.selects(entry.path.as_bytes(), entry.attr.kind) {
                     let path = region.logical_path(&entry.path);
                     found.insert(sort_key(&path), PathEntry::from_attr(path, &entry.attr));
                     remaining = remaining.saturating_sub(1);
@@ -340,6 +359,10 @@ impl<'v> Call<'v> {
             });
             self.report_progress(found.len() as u64, None)?;
             region.collect_unreadable(&walk.unreadable, &mut unreadable);
+            if let Some(ignore) = &walk.ignore {
+                region.collect_unreadable(ignore.unreadable(), &mut unreadable);
+                left_out = left_out.or(ignore.left_out());
+            }
             match visited {
                 Ok(()) => {}
                 Err(StoreError::NotFound) if self.is_synthetic_directory(&region.root) => {}
@@ -351,7 +374,7 @@ impl<'v> Call<'v> {
             }
         }
         unreadable.sort();
-        Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable })
+        Ok(WalkResult { entries: found.into_values().take(query.limit).collect(), unreadable, left_out })
     }
 
     /// Adds the directories from the requested path down to a nested Workspace, including the Workspace itself.
@@ -370,8 +393,8 @@ impl<'v> Call<'v> {
             }
             relative_path.push_str(name);
             let path = requested.join(&relative_path).expect("a part of a prefix");
-            let matches =
-                filter.is_none_or(|globs| globs.matches(&relative_path)) && query.extensions.is_empty();
+            let matches = filter.is_none_or(|globs| globs.matches(&relative_path))
+                && query.selects(relative_path.as_bytes(), NodeKind::Directory);
             if index < query.depth && matches {
                 found.entry(sort_key(path.as_str())).or_insert_with(|| PathEntry::synthetic(&path));
             }
@@ -383,10 +406,11 @@ impl<'v> Call<'v> {
         let router = &self.shared().router;
         let mut regions = Vec::new();
         let (found, path) = self.resolve_existing(path)?;
-        if let Some((_, root)) = found {
+        if let Some((attr, root)) = found {
             let skip =
                 router.nested(&path).filter_map(|nested| store_path_below(nested.prefix(), &path)).collect();
-            regions.push(WalkRegion { root, base: String::new(), skip });
+            let is_directory = attr.kind == NodeKind::Directory;
+            regions.push(WalkRegion { root, base: String::new(), skip, is_directory });
         }
         // A walk or search from above leaves out Workspaces that need approval, like those that may not be read.
         let is_searchable = |nested: &&Workspace| {
@@ -401,18 +425,22 @@ impl<'v> Call<'v> {
                 .filter_map(|deeper| store_path_below(deeper.prefix(), prefix))
                 .collect();
             let base = prefix.strip_prefix(&path).expect("nested below it").to_owned();
-            regions.push(WalkRegion { root, base, skip });
+            regions.push(WalkRegion { root, base, skip, is_directory: true });
         }
         Ok(regions)
     }
 }
 
-fn store_path_below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
+pub(super) fn store_path_below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
     path.strip_prefix(prefix).map(StorePath::from_checked)
 }
 
 impl WalkQuery {
-    fn has_extension(&self, path: &[u8], kind: NodeKind) -> bool {
+    /// Whether a node has the wanted kind and extension.
+    fn selects(&self, path: &[u8], kind: NodeKind) -> bool {
+        if self.kind.is_some_and(|wanted| wanted != kind) {
+            return false;
+        }
         if self.extensions.is_empty() {
             return true;
         }

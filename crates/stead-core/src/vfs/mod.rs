@@ -33,6 +33,7 @@ mod follow;
 mod fork;
 mod git_repository;
 mod history;
+mod ignore;
 mod list;
 pub mod node_api;
 mod open_file;
@@ -66,7 +67,7 @@ pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
 pub use redirect::{RedirectKind, Redirects};
 pub use resolve::IntoPath;
-pub use search::{FileMatch, GlobResult, GrepResult};
+pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
 pub use write::{EditResult, RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 

@@ -7,11 +7,31 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::glob::{Anchor, PathGlobs};
 use crate::path::VfsPath;
-use crate::search::{Grep, GrepOutput, GrepQuery, HitLine, LineRole, UnreadablePaths};
+use crate::search::{
+    Grep, GrepOutput, GrepQuery, HitLine, IgnoreFiles, LeftOut, LineRole, UnreadablePaths, file_type_globs,
+};
 use crate::store::StoreError;
 use crate::vfs::call::Call;
 use crate::vfs::list::sort_key;
 use crate::vfs::{IntoPath, PathEntry, Unreadable, Vfs, WalkQuery, WalkResult};
+
+/// A search by name.
+#[derive(Debug, Clone)]
+pub struct GlobQuery {
+    /// The glob. It is relative to the path of the search, or to `/` if it begins with `/`.
+    pub pattern: String,
+    /// The most entries.
+    pub limit: usize,
+    /// Whether ignore files are respected. The directories that the pattern names without wildcards are always searched.
+    pub ignore_files: IgnoreFiles,
+}
+
+impl GlobQuery {
+    /// A query for this pattern, with defaults for the rest.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        GlobQuery { pattern: pattern.into(), limit: 1_000, ignore_files: IgnoreFiles::Respected }
+    }
+}
 
 /// The result of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +43,8 @@ pub struct GlobResult {
     pub truncated: bool,
     /// What could not be read; sorted by path.
     pub unreadable: Vec<Unreadable>,
+    /// What was left out because it is ignored.
+    pub left_out: LeftOut,
 }
 
 /// The result of a content search.
@@ -37,6 +59,8 @@ pub struct GrepResult {
     pub timed_out: bool,
     /// What could not be read; sorted by path.
     pub unreadable: Vec<Unreadable>,
+    /// What was left out because it is ignored.
+    pub left_out: LeftOut,
 }
 
 /// The matches in one file.
@@ -52,22 +76,23 @@ pub struct FileMatch {
 }
 
 impl Vfs {
-    /// Finds the paths below `path` that match a glob. The glob is relative to `path`, or to `/` if it begins with `/`.
+    /// Finds the paths below `path` that match a glob.
     ///
     /// A pattern can't lead above `path`: no path contains `..`, so a pattern with `..` matches nothing.
-    pub fn glob(&self, pattern: &str, path: impl IntoPath, limit: usize) -> Result<GlobResult> {
+    pub fn glob(&self, query: &GlobQuery, path: impl IntoPath) -> Result<GlobResult> {
         self.call("glob", [path.into_path()], |call, [path]| {
-            let limit = limit.max(1);
+            let limit = query.limit.max(1);
             let query = WalkQuery {
-                pattern: Some(pattern.to_owned()),
+                pattern: Some(query.pattern.clone()),
                 limit: limit.saturating_add(1),
+                ignore_files: query.ignore_files,
                 time_limit: Duration::from_secs(10),
                 ..WalkQuery::default()
             };
-            let WalkResult { mut entries, unreadable } = call.walk(path, &query)?;
+            let WalkResult { mut entries, unreadable, left_out } = call.walk(path, &query)?;
             let truncated = entries.len() > limit;
             entries.truncate(limit);
-            Ok(GlobResult { entries, truncated, unreadable })
+            Ok(GlobResult { entries, truncated, unreadable, left_out })
         })
     }
 
@@ -83,14 +108,16 @@ impl Call<'_> {
     fn grep(&self, query: &GrepQuery, path: &VfsPath) -> Result<GrepResult> {
         let globs = |patterns: &[String]| PathGlobs::new(patterns, Anchor::AnyDirectory);
         let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
-        let grep = Grep::new(query, include, globs(&query.exclude)?)?;
+        let mut grep = Grep::new(query, include, globs(&query.exclude)?)?;
+        grep.file_types = file_type_globs(&query.file_types)?;
         let mut first_results = FirstResults { query, files: BTreeMap::new(), results: 0, truncated: false };
-        let (mut timed_out, mut unreadable) = (false, Vec::new());
+        let (mut timed_out, mut unreadable, mut left_out) = (false, Vec::new(), LeftOut::default());
         for region in self.regions(path)? {
             let mut grep = grep.clone();
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
+            grep.ignore = self.ignore_rules(&region, query.ignore_files, String::new(), &mut unreadable);
             grep.unreadable = UnreadablePaths::default();
             grep.monitor.clone_from(&self.vfs.monitor);
             let searched = region.root.store().grep(&region.root.node_path, &grep, &mut |file| {
@@ -99,6 +126,10 @@ impl Call<'_> {
             });
             self.report_progress(first_results.results as u64, None)?;
             region.collect_unreadable(&grep.unreadable, &mut unreadable);
+            if let Some(ignore) = &grep.ignore {
+                region.collect_unreadable(ignore.unreadable(), &mut unreadable);
+                left_out = left_out.or(ignore.left_out());
+            }
             match searched {
                 // The search of the last file may have been cut short.
                 Ok(()) => timed_out |= grep.should_stop(),
@@ -108,7 +139,7 @@ impl Call<'_> {
             }
         }
         unreadable.sort();
-        Ok(GrepResult { timed_out, unreadable, ..first_results.finish() })
+        Ok(GrepResult { timed_out, unreadable, left_out, ..first_results.finish() })
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::Edit(_)
         | Error::Pattern(_)
         | Error::Glob(_)
+        | Error::FileType(_)
         | Error::LineOutOfRange { .. }
         | Error::Invalid(_) => Errno::EINVAL,
         Error::PartiallyApplied { cause, .. } => errno(cause),

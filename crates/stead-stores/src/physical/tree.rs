@@ -15,14 +15,17 @@ use super::root::Dir;
 
 /// Returns the names in a directory with their kinds, in no particular order.
 pub(super) fn names(dir: &Dir) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
-    names_ending(dir, b"")
+    names_where(dir, |_| true)
 }
 
-/// Like [`names`], without the files whose names don't end with `ending`.
-pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
+/// Like [`names`], without the files whose names aren't wanted.
+pub(super) fn names_where(
+    dir: &Dir,
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
     let mut names = Vec::new();
     host::entries(dir, |name, kind| {
-        if kind != Some(NodeKind::File) || name.ends_with(ending) {
+        if kind != Some(NodeKind::File) || is_wanted(name) {
             names.push((name.into(), kind));
         }
     })?;

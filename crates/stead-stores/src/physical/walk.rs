@@ -13,7 +13,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use stead_core::search::{FileHits, Grep, GrepSearcher, UnreadablePaths, WalkOptions};
+use stead_core::search::{
+    DirectoryRules, FileHits, Grep, GrepSearcher, IgnoreRules, MAX_IGNORE_FILE, UnreadablePaths, WalkOptions,
+};
 use stead_core::store::{NodeKind, NodePath, StoreError, StorePath, StoreResult, WalkEntry};
 
 use super::PhysicalStore;
@@ -47,6 +49,39 @@ fn enter(top: &Dir, path: &[u8], unreadable: &UnreadablePaths) -> StoreResult<Op
     }
 }
 
+/// The ignore rules in a directory below the start of a walk, `above` being those of its parent.
+fn directory_rules(
+    ignore: Option<&IgnoreRules>,
+    above: &DirectoryRules,
+    top: &Dir,
+    directory: &StorePath,
+    names: &[(Box<[u8]>, NodeKind)],
+) -> DirectoryRules {
+    let Some(ignore) = ignore else { return DirectoryRules::default() };
+    let names = names.iter().map(|(name, kind)| (&**name, *kind));
+    ignore.enter(above, directory, names, |path| read_ignore_file(top, path))
+}
+
+/// Reads an ignore file below the start of a walk. Like git, it follows no symlink.
+fn read_ignore_file(top: &Dir, path: &StorePath) -> StoreResult<Vec<u8>> {
+    let (parent, name) = path.parent_and_name().ok_or(StoreError::NotFound)?;
+    let dir = match top.enter(parent, OpenMode::Directory) {
+        Err(Errno::LOOP) => return Err(StoreError::NotFound),
+        dir => dir.map_err(errno_to_store_error)?,
+    };
+    if dir.stat_at(name).map_err(errno_to_store_error)?.kind != NodeKind::File {
+        return Err(StoreError::NotFound);
+    }
+    let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
+    if stat.size > MAX_IGNORE_FILE {
+        return Err(StoreError::TooLarge { size: stat.size, limit: MAX_IGNORE_FILE });
+    }
+    let mut content = vec![0; usize::try_from(stat.size).unwrap_or(0)];
+    let length = read_full(&file, 0, &mut content)?;
+    content.truncate(length);
+    Ok(content)
+}
+
 impl PhysicalStore {
     pub(super) fn walk_below(
         &self,
@@ -56,42 +91,49 @@ impl PhysicalStore {
     ) -> StoreResult<()> {
         let located = self.locate(at, LookupPurpose::Find)?;
         let top = self.open_directory(&located)?;
-        // The entries that are still to be visited, the next one last.
-        let mut waiting = if walk.depth == 0 {
-            Vec::new()
-        } else {
-            self.read_directory(&top, &located.full_path, b"", walk)?
+        let above = walk.ignore.as_ref().map(|ignore| ignore.above().clone()).unwrap_or_default();
+        // The entries that are still to be visited, the next one last, each with the ignore rules of its directory.
+        let mut waiting = Vec::new();
+        let add_directory = |waiting: &mut Vec<_>, dir: &Dir, path: &StorePath, above: &DirectoryRules| {
+            let (entries, rules) = self.read_directory(&top, dir, &located.full_path, path, walk, above)?;
+            waiting.extend(entries.into_iter().rev().map(|entry| (entry, rules.clone())));
+            Ok::<_, StoreError>(())
         };
-        waiting.reverse();
-        while let Some(found) = waiting.pop() {
+        if walk.depth > 0 {
+            add_directory(&mut waiting, &top, &StorePath::empty(), &above)?;
+        }
+        while let Some((found, rules)) = waiting.pop() {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(search_timeout_error());
             }
             let path = found.path.clone();
-            let should_enter = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
+            let should_enter = found.attr.kind == NodeKind::Directory && walk.enters(&path);
             if walk.matches(&path) && visit(found).is_break() {
                 return Ok(());
             }
             if should_enter {
                 let Some(dir) = enter(&top, path.as_bytes(), &walk.unreadable)? else { continue };
-                waiting.extend(
-                    self.read_directory(&dir, &located.full_path, path.as_bytes(), walk)?.into_iter().rev(),
-                );
+                add_directory(&mut waiting, &dir, &path, &rules)?;
             }
         }
         Ok(())
     }
 
-    /// Returns the entries of one directory, sorted: those that the walk matches or enters.
+    /// Returns the entries of one directory, sorted: those that the walk matches or enters. Also returns the ignore rules
+    /// that hold in it, `above` being those of its parent.
     fn read_directory(
         &self,
+        top: &Dir,
         dir: &Dir,
         base: &[u8],
-        path: &[u8],
+        directory: &StorePath,
         walk: &WalkOptions,
-    ) -> StoreResult<Vec<WalkEntry>> {
-        let mut names = tree::names_ending(dir, walk.name_suffix()).map_err(errno_to_store_error)?;
+        above: &DirectoryRules,
+    ) -> StoreResult<(Vec<WalkEntry>, DirectoryRules)> {
+        let mut names = tree::names_where(dir, |name| walk.loads_name(name)).map_err(errno_to_store_error)?;
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let rules = directory_rules(walk.ignore.as_ref(), above, top, directory, &names);
+        let path = directory.as_bytes();
         let dir_path = join(base, path);
         let mut entries = Vec::with_capacity(names.len());
         for (name, kind) in names {
@@ -104,7 +146,8 @@ impl PhysicalStore {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if walk.skips(&path) || (kind != NodeKind::Directory && !walk.matches(&path)) {
+            let is_visited = || kind == NodeKind::Directory || walk.matches(&path);
+            if walk.skips(&path) || !is_visited() || walk.leaves_out(&rules, &path, kind) {
                 continue;
             }
             match dir.stat_at(&name) {
@@ -118,7 +161,7 @@ impl PhysicalStore {
                 Err(_) => {}
             }
         }
-        Ok(entries)
+        Ok((entries, rules))
     }
 
     pub(super) fn grep_below(
@@ -132,8 +175,10 @@ impl PhysicalStore {
             Ok(dir) => dir,
             Err(StoreError::NotADirectory) => {
                 let (file, stat) = self.open_file(&located)?;
-                if let Some(hits) =
-                    search_file(&file, &stat, &StorePath::empty(), &mut grep.searcher(), &mut Vec::new())
+                let path = StorePath::empty();
+                if grep.accepts_size(&path, stat.size)
+                    && let Some(hits) =
+                        search_file(&file, &stat, &path, &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
@@ -142,7 +187,8 @@ impl PhysicalStore {
             Err(error) => return Err(error),
         };
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS);
-        let work = WorkQueue::new();
+        let above = grep.ignore.as_ref().map(|ignore| ignore.above().clone()).unwrap_or_default();
+        let work = WorkQueue::new(above);
         let (sender, receiver) = sync_channel(256);
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -176,8 +222,9 @@ impl PhysicalStore {
     ) {
         let mut searcher = grep.searcher();
         let mut buffer = Vec::new();
-        while let Some(path) = work.next() {
-            let searched = self.search_dir(work, top, base, &path, grep, &mut searcher, &mut buffer, sender);
+        while let Some(directory) = work.next() {
+            let searched =
+                self.search_dir(work, top, base, &directory, grep, &mut searcher, &mut buffer, sender);
             if let Err(error) = searched {
                 work.fail(error);
             }
@@ -191,15 +238,18 @@ impl PhysicalStore {
         work: &WorkQueue,
         top: &Dir,
         base: &[u8],
-        path: &[u8],
+        (directory, above): &(StorePath, DirectoryRules),
         grep: &Grep,
         searcher: &mut GrepSearcher<'_>,
         buffer: &mut Vec<u8>,
         sender: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
+        let path = directory.as_bytes();
         let Some(dir) = enter(top, path, &grep.unreadable)? else { return Ok(()) };
         let dir_path = join(base, path);
-        for (name, kind) in tree::names(&dir).map_err(errno_to_store_error)? {
+        let names = tree::names(&dir).map_err(errno_to_store_error)?;
+        let rules = directory_rules(grep.ignore.as_ref(), above, top, directory, &names);
+        for (name, kind) in names {
             if work.is_stopped() {
                 return Ok(());
             }
@@ -210,11 +260,11 @@ impl PhysicalStore {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if grep.skip.contains(&path) {
+            if grep.skip.contains(&path) || grep.leaves_out(&rules, &path, kind) {
                 continue;
             }
             match kind {
-                NodeKind::Directory => work.add(path.as_bytes().to_vec()),
+                NodeKind::Directory => work.add(path, rules.clone()),
                 NodeKind::File if grep.matches(&path) => {
                     let (file, stat) = match open_regular(&dir, &name, OpenMode::Read) {
                         Ok(opened) => opened,
@@ -224,7 +274,8 @@ impl PhysicalStore {
                         }
                         Err(_) => continue,
                     };
-                    if let Some(hits) = search_file(&file, &stat, &path, searcher, buffer)
+                    if grep.accepts_size(&path, stat.size)
+                        && let Some(hits) = search_file(&file, &stat, &path, searcher, buffer)
                         && sender.send(hits).is_err()
                     {
                         return Ok(());
@@ -281,14 +332,16 @@ struct WorkQueue {
 }
 
 struct WorkQueueState {
-    waiting: VecDeque<Vec<u8>>,
+    /// Each with the ignore rules of its parent.
+    waiting: VecDeque<(StorePath, DirectoryRules)>,
     /// How many directories are being searched: each may add more.
     in_progress: usize,
 }
 
 impl WorkQueue {
-    fn new() -> Self {
-        let queue = WorkQueueState { waiting: VecDeque::from([Vec::new()]), in_progress: 0 };
+    fn new(above: DirectoryRules) -> Self {
+        let waiting = VecDeque::from([(StorePath::empty(), above)]);
+        let queue = WorkQueueState { waiting, in_progress: 0 };
         WorkQueue {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
@@ -299,15 +352,15 @@ impl WorkQueue {
 
     /// Returns the next directory, and waits while other threads may still add one. The caller must call
     /// `finish_directory` when it is done.
-    fn next(&self) -> Option<Vec<u8>> {
+    fn next(&self) -> Option<(StorePath, DirectoryRules)> {
         let mut queue = self.queue.lock();
         loop {
             if self.is_stopped() {
                 return None;
             }
-            if let Some(path) = queue.waiting.pop_back() {
+            if let Some(directory) = queue.waiting.pop_back() {
                 queue.in_progress += 1;
-                return Some(path);
+                return Some(directory);
             }
             if queue.in_progress == 0 {
                 return None;
@@ -316,8 +369,8 @@ impl WorkQueue {
         }
     }
 
-    fn add(&self, path: Vec<u8>) {
-        self.queue.lock().waiting.push_back(path);
+    fn add(&self, path: StorePath, above: DirectoryRules) {
+        self.queue.lock().waiting.push_back((path, above));
         self.changed.notify_one();
     }
 

@@ -19,7 +19,7 @@ use crate::database::error::{DatabaseError, Result, corrupt};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
-use crate::virtual_store::walk::{LoadedTree, WalkBounds};
+use crate::virtual_store::walk::{LoadedTree, Visited, WalkBounds};
 
 /// How many contents are searched before the connection is returned, so that a long search doesn't block other readers
 /// or the checkpoint of the write-ahead log.
@@ -92,8 +92,13 @@ impl VirtualStore {
     /// Finds the files to be searched, in one snapshot. Files whose content isn't stored are added to `unreadable`.
     fn candidates(&self, at: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
         let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::name_suffix);
-        let bounds =
-            WalkBounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
+        let bounds = WalkBounds {
+            depth: usize::MAX,
+            skip: &grep.skip,
+            ending,
+            ignore: grep.ignore.as_ref(),
+            deadline: Some(grep.deadline),
+        };
         let mut candidates = Vec::new();
         let loaded = self.read_transaction(|snapshot| {
             let row = snapshot.find_followed(at)?;
@@ -103,16 +108,24 @@ impl VirtualStore {
             if row.content.is_none() && row.size > 0 {
                 grep.unreadable.add(StorePath::empty(), content::content_not_kept_error());
             }
-            let content = row.content.into_iter();
+            let is_searched = grep.accepts_size(&StorePath::empty(), row.size.cast_unsigned());
+            let content = row.content.filter(|_| is_searched).into_iter();
             candidates.extend(content.map(|content| Candidate { content, path: StorePath::empty(), row }));
             Ok(None)
         })?;
         if let Some(loaded) = loaded {
-            loaded.visit(&mut |path, row| {
+            loaded.visit(&mut |path, visited| {
+                let row = match visited {
+                    Visited::Entry(row) => row,
+                    Visited::LeftOut(row, reason) => {
+                        grep.note_left_out(&StorePath::from_checked(path), row.kind.to_kind(), reason);
+                        return ControlFlow::Continue(());
+                    }
+                };
                 if row.kind == EntryKind::File && row.size > 0 {
                     let path = StorePath::from_checked(path);
                     match row.content {
-                        _ if !grep.matches(&path) => {}
+                        _ if !grep.matches(&path) || !grep.accepts_size(&path, row.size.cast_unsigned()) => {}
                         Some(content) => candidates.push(Candidate { content, path, row: *row }),
                         None => grep.unreadable.add(path, content::content_not_kept_error()),
                     }

@@ -163,10 +163,14 @@ impl<'c> VolumeTree<'c> {
         Ok(())
     }
 
-    /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out.
+    /// Visits all entries of a directory, sorted. Files whose names don't end with `ending` may be left out, except ignore
+    /// files.
     pub(crate) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
-        const SQL: [&str; 2] =
-            named_entries!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
+        // The names in hexadecimal are `.gitignore` and `.ignore`.
+        const SQL: [&str; 2] = named_entries!(
+            "e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5
+                 OR e.name IN (x'2e67697469676e6f7265', x'2e69676e6f7265')) ORDER BY e.name"
+        );
         match self.ending_offset(ending) {
             Some(offset) => self.visit(SQL, &[&parent, &offset, &ending], visit),
             None => self.children(parent, b"", -1, visit),
@@ -197,11 +201,13 @@ impl<'c> VolumeTree<'c> {
     }
 
     /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
-    /// left out.
+    /// left out, except ignore files.
     pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named_entries!("e.parent > ?3 ORDER BY e.parent, e.name");
+        // The names in hexadecimal are `.gitignore` and `.ignore`.
         const SQL_WITH_ENDING: [&str; 2] = named_entries!(
-            "e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name"
+            "e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5
+                 OR e.name IN (x'2e67697469676e6f7265', x'2e69676e6f7265')) ORDER BY e.parent, e.name"
         );
         match self.ending_offset(ending) {
             Some(offset) => self.visit(SQL_WITH_ENDING, &[&ROOT_PARENT, &offset, &ending], visit),

@@ -7,12 +7,13 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use stead_core::StoreError;
-use stead_core::search::WalkOptions;
+use stead_core::search::{DirectoryRules, IgnoreRules, LeftOutReason, MAX_IGNORE_FILE, WalkOptions};
 use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
 use crate::database::error::Result;
 use crate::virtual_store::VirtualStore;
-use crate::virtual_store::entry_row::EntryRow;
+use crate::virtual_store::content;
+use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::read::ReadTransaction;
 use crate::virtual_store::tree::VolumeTree;
 
@@ -25,6 +26,7 @@ pub(super) struct WalkBounds<'a> {
     pub(super) skip: &'a [StorePath],
     /// The ending of the names of wanted files.
     pub(super) ending: &'a [u8],
+    pub(super) ignore: Option<&'a IgnoreRules>,
     pub(super) deadline: Option<Instant>,
 }
 
@@ -39,6 +41,15 @@ pub(super) struct LoadedTree {
     /// The rows of each directory, sorted by name.
     children: HashMap<i64, Range<usize>>,
     skipped: HashSet<i64>,
+    /// The nodes that ignore rules leave out. What is below them may be missing from `rows`.
+    left_out: HashMap<i64, LeftOutReason>,
+}
+
+/// What a visitor of a tree is shown.
+pub(super) enum Visited<'a> {
+    Entry(&'a EntryRow),
+    /// An entry that ignore rules leave out, with everything below it.
+    LeftOut(&'a EntryRow, LeftOutReason),
 }
 
 impl VirtualStore {
@@ -48,13 +59,25 @@ impl VirtualStore {
         walk: &WalkOptions,
         visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> Result<()> {
-        let (depth, skip) = (walk.depth, &*walk.skip);
-        let bounds = WalkBounds { depth, skip, ending: walk.name_suffix(), deadline: walk.deadline };
+        let bounds = WalkBounds {
+            depth: walk.depth,
+            skip: &walk.skip,
+            ending: walk.name_suffix(),
+            ignore: walk.ignore.as_ref(),
+            deadline: walk.deadline,
+        };
         let loaded = self.read_transaction(|snapshot| {
             let top = snapshot.directory(at)?;
             LoadedTree::load(snapshot, top, &bounds)
         })?;
-        loaded.visit(&mut |path, row| {
+        loaded.visit(&mut |path, visited| {
+            let row = match visited {
+                Visited::Entry(row) => row,
+                Visited::LeftOut(row, reason) => {
+                    walk.note_left_out(&StorePath::from_checked(path), row.kind.to_kind(), reason);
+                    return ControlFlow::Continue(());
+                }
+            };
             if walk.include.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
                 return ControlFlow::Continue(());
             }
@@ -86,12 +109,16 @@ impl LoadedTree {
             names: Vec::new(),
             children: HashMap::new(),
             skipped,
+            left_out: HashMap::new(),
         };
         let tree = snapshot.tree;
         if top == tree.root && bounds.depth > 2 {
-            loaded.load_all(&tree, bounds.ending)?
+            loaded.load_all(&tree, bounds.ending)?;
+            if let Some(ignore) = bounds.ignore {
+                loaded.mark_all_left_out(&tree, ignore)?;
+            }
         } else {
-            loaded.load_below(&tree, bounds.ending)?
+            loaded.load_below(&tree, bounds)?
         }
         Ok(loaded)
     }
@@ -107,26 +134,18 @@ impl LoadedTree {
     }
 
     /// Loads the rows with one query for each directory.
-    fn load_below(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
-        let mut level = vec![self.top];
+    fn load_below(&mut self, tree: &VolumeTree<'_>, bounds: &WalkBounds<'_>) -> Result<()> {
+        let mut level = vec![EnteredDirectory::top(self.top, bounds.ignore)];
         for _ in 0..self.depth {
             let mut next = Vec::new();
             for directory in level {
                 let begin = self.rows.len();
-                tree.children_ending(directory, ending, &mut |row, name| {
+                tree.children_ending(directory.node, bounds.ending, &mut |row, name| {
                     self.push(row, name)?;
                     Ok(ControlFlow::Continue(()))
                 })?;
-                let found = begin..self.rows.len();
-                let is_entered = |row: &EntryRow| row.is_directory() && !self.skipped.contains(&row.node);
-                next.extend(
-                    self.rows[found.clone()]
-                        .iter()
-                        .map(|(row, _)| row)
-                        .filter(|row| is_entered(row))
-                        .map(|row| row.node),
-                );
-                self.children.insert(directory, found);
+                self.children.insert(directory.node, begin..self.rows.len());
+                next.extend(self.enter(tree, &directory, bounds.ignore)?);
             }
             if next.is_empty() {
                 break;
@@ -134,6 +153,57 @@ impl LoadedTree {
             level = next;
         }
         Ok(())
+    }
+
+    /// Applies ignore rules to rows that are loaded already.
+    fn mark_all_left_out(&mut self, tree: &VolumeTree<'_>, ignore: &IgnoreRules) -> Result<()> {
+        let mut waiting = vec![EnteredDirectory::top(self.top, Some(ignore))];
+        while let Some(directory) = waiting.pop() {
+            self.check_deadline()?;
+            let depth = directory.path.depth() + 1;
+            let entered = self.enter(tree, &directory, Some(ignore))?;
+            if depth < self.depth {
+                waiting.extend(entered);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies ignore rules to the rows of a directory, and returns the directories in it that the walk enters.
+    fn enter(
+        &mut self,
+        tree: &VolumeTree<'_>,
+        directory: &EnteredDirectory,
+        ignore: Option<&IgnoreRules>,
+    ) -> Result<Vec<EnteredDirectory>> {
+        let rows = self.children.get(&directory.node).cloned().unwrap_or(0..0);
+        let rows = &self.rows[rows];
+        let name_of = |range: &Range<usize>| &self.names[range.clone()];
+        let rules = ignore.map_or_else(DirectoryRules::default, |ignore| {
+            let entries = rows.iter().map(|(row, name)| (name_of(name), row.kind.to_kind()));
+            ignore.enter(&directory.above, &directory.path, entries, |path| {
+                Ok(read_ignore_file(tree, directory, path)?)
+            })
+        });
+        let mut entered = Vec::new();
+        for (row, name) in rows {
+            let name = name_of(name);
+            let may_be_left_out = ignore.is_some() && rules.may_leave_out(name);
+            if self.skipped.contains(&row.node) || !(row.is_directory() || may_be_left_out) {
+                continue;
+            }
+            let path = directory.path.child(name);
+            match ignore.and_then(|ignore| ignore.decide(&rules, &path, row.kind.to_kind())) {
+                Some(reason) => {
+                    self.left_out.insert(row.node, reason);
+                }
+                None if row.is_directory() => {
+                    entered.push(EnteredDirectory { node: row.node, path, above: rules.clone() });
+                }
+                None => {}
+            }
+        }
+        Ok(entered)
     }
 
     fn push(&mut self, row: EntryRow, name: &[u8]) -> Result<()> {
@@ -157,7 +227,7 @@ impl LoadedTree {
     }
 
     /// Visits every entry with its path, a directory before its content.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], Visited<'_>) -> ControlFlow<()>) -> Result<()> {
         let children_of = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
         // The directories on the way: the rows left in each, and the length of its path.
@@ -177,17 +247,60 @@ impl LoadedTree {
                 path.push(b'/');
             }
             path.extend_from_slice(&self.names[name.clone()]);
-            if visit(&path, row).is_break() {
+            let left_out = self.left_out.get(&row.node);
+            let entry = left_out.map_or(Visited::Entry(row), |&reason| Visited::LeftOut(row, reason));
+            if visit(&path, entry).is_break() {
                 return Ok(());
             }
             visited += 1;
             if visited.is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
                 self.check_deadline()?;
             }
-            if row.is_directory() && stack.len() < self.depth {
+            if row.is_directory() && left_out.is_none() && stack.len() < self.depth {
                 stack.push((children_of(row.node), path.len()));
             }
         }
         Ok(())
     }
+}
+
+/// A directory that a walk enters.
+struct EnteredDirectory {
+    node: i64,
+    /// The path from the start of the walk.
+    path: StorePath,
+    /// The ignore rules of its parent.
+    above: DirectoryRules,
+}
+
+impl EnteredDirectory {
+    fn top(node: i64, ignore: Option<&IgnoreRules>) -> Self {
+        let above = ignore.map(|ignore| ignore.above().clone()).unwrap_or_default();
+        EnteredDirectory { node, path: StorePath::empty(), above }
+    }
+}
+
+/// Reads an ignore file of a directory in the walk's own snapshot. Like git, it follows no symlink.
+fn read_ignore_file(
+    tree: &VolumeTree<'_>,
+    directory: &EnteredDirectory,
+    path: &StorePath,
+) -> Result<Vec<u8>> {
+    let relative_path = path.strip_prefix(&directory.path).ok_or(StoreError::NotFound)?;
+    let mut parent = directory.node;
+    let mut found = None;
+    for name in relative_path.split(|&byte| byte == b'/') {
+        let row = tree.child(parent, name)?.ok_or(StoreError::NotFound)?;
+        parent = row.node;
+        found = Some(row);
+    }
+    let row = found.filter(|row| row.kind == EntryKind::File).ok_or(StoreError::NotFound)?;
+    let size = row.size.cast_unsigned();
+    if size > MAX_IGNORE_FILE {
+        return Err(StoreError::TooLarge { size, limit: MAX_IGNORE_FILE }.into());
+    }
+    if row.content.is_none() && row.size > 0 {
+        return Err(content::content_not_kept_error().into());
+    }
+    content::read_whole(tree.conn, row.content, row.size)
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use stead_core::search::GrepQuery;
 use stead_core::store::Parents;
-use stead_core::vfs::{ByteRange, LineRange, ListPage, OpenOptions, Overwrite, RemoveOptions, WalkQuery};
+use stead_core::vfs::{
+    ByteRange, GlobQuery, LineRange, ListPage, OpenOptions, Overwrite, RemoveOptions, WalkQuery,
+};
 use stead_core::{Occurrences, Vfs};
 
 use crate::test_stores::{Kind, assert_verified, is_long_run, vfs_at};
@@ -36,7 +38,7 @@ fn calls() -> Vec<Call> {
         ("stat", |vfs, _| Ok(format!("{} bytes", vfs.stat("/w/d/f")?.size))),
         ("list", |vfs, _| Ok(format!("{:?}", vfs.list("/w/d", &ListPage::all())?.entries))),
         ("walk", |vfs, _| Ok(format!("{:?}", vfs.walk("/w", &WalkQuery::default())?))),
-        ("glob", |vfs, _| Ok(format!("{:?}", vfs.glob("**/only*", "/w/d", 99)?.entries))),
+        ("glob", |vfs, _| Ok(format!("{:?}", vfs.glob(&GlobQuery::new("**/only*"), "/w/d")?.entries))),
         ("grep", |vfs, _| Ok(format!("{:?}", vfs.grep(&GrepQuery::new("secret"), "/w/d")?.files))),
         ("write", |vfs, n| vfs.write(format!("/w/d/new{}", n % 7), "inside").map(|_| String::new())),
         ("overwrite", |vfs, _| vfs.write("/w/d/f", "inside f\n").map(|_| String::new())),

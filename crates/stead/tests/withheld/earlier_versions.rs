@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::search::GrepQuery;
 use stead::store::{RevisionId, RevisionNumber};
 use stead::transfer::{CompareBy, ExportDestination, OnExisting};
-use stead::vfs::{ListPage, PointInTime, WalkQuery};
+use stead::vfs::{GlobQuery, ListPage, PointInTime, WalkQuery};
 use stead::{AccessScope, ErrorKind};
 
 use crate::common::{Home, NAME, SECRET, answer, assert_reveals_nothing};
@@ -39,7 +39,7 @@ fn reads_of_an_earlier_version_stop_at_a_nested_workspace() {
     assert_eq!(vfs.read("/home/open.txt").unwrap().bytes, b"open 1\n");
     assert_reveals_nothing(&format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()));
     assert_reveals_nothing(&format!("{:?}", vfs.grep(&GrepQuery::new("canary"), "/").unwrap()));
-    assert_reveals_nothing(&format!("{:?}", vfs.glob("**", "/home", 100).unwrap()));
+    assert_reveals_nothing(&format!("{:?}", vfs.glob(&GlobQuery::new("**"), "/home").unwrap()));
     let listed = vfs.list("/home", &ListPage::all()).unwrap();
     let entry = listed.entries.iter().find(|entry| entry.name.to_string() == "wo").unwrap();
     assert_eq!(entry.workspace, Some(AccessScope::WriteOnly), "the current scope has to be shown");

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use stead::search::GrepQuery;
 use stead::store::Parents;
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
-use stead::vfs::{DiffOptions, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery};
+use stead::vfs::{
+    DiffOptions, GlobQuery, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery,
+};
 use stead::{AccessScope, ApprovalPolicy, Config, ErrorKind, MemoryStore, Stead, Workspace};
 use tempfile::TempDir;
 
@@ -20,7 +22,7 @@ fn all_readable_text(stead: &Stead, prefix: &str) -> String {
         "{:?}\n{:?}\n{:?}\n{:?}\n{}",
         vfs.walk(prefix, &WalkQuery::default()).unwrap(),
         vfs.grep(&GrepQuery::new("."), prefix).unwrap(),
-        vfs.glob("**", prefix, 1_000).unwrap(),
+        vfs.glob(&GlobQuery::new("**"), prefix).unwrap(),
         vfs.log(&log).map_err(|error| error.to_string()),
         String::from_utf8_lossy(&archive),
     )

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
-use crate::search::WalkOptions;
+use crate::search::{IgnoreRules, LeftOut, WalkOptions};
 use crate::store::{NodeKind, NodePath, Page, Parents, Replace, Step, StoreError, StorePath};
 
 pub fn the_root_is_a_directory(t: &Subject) {
@@ -182,6 +182,44 @@ pub fn a_walk_visits_only_matching_paths(t: &Subject) {
     assert!(walk_matching("../*").is_empty());
     let include = Some(PathGlobs::new(["*"], Anchor::Start).unwrap());
     assert_eq!(t.walk_paths(&at("b/c"), &WalkOptions { include, ..WalkOptions::default() }), ["d"]);
+}
+
+pub fn a_walk_leaves_out_what_ignore_files_name(t: &Subject) {
+    t.write(".gitignore", "*.o\n/out/\n!deep/keep.o");
+    t.write(".git/info/exclude", "excluded");
+    t.write("deep/.ignore", "own");
+    for path in ["a.o", "b", "deep/a.o", "deep/b", "deep/keep.o", "deep/own", "excluded", "out/b", "own"] {
+        t.write(path, path);
+    }
+    t.mkdir("deep/.gitignore");
+    let walk = |start: &NodePath, options: WalkOptions| {
+        let ignore = IgnoreRules::new(Vec::new());
+        let paths = t.walk_paths(start, &WalkOptions { ignore: Some(ignore.clone()), ..options });
+        (paths.join(" "), ignore.left_out())
+    };
+    let left_out = |ignored, git| LeftOut { ignored, git };
+    let all = ".gitignore b deep deep/.gitignore deep/.ignore deep/b deep/keep.o own";
+    assert_eq!(walk(&NodePath::root(), WalkOptions::default()), (all.into(), left_out(true, true)));
+    let one_level = WalkOptions { depth: 1, ..WalkOptions::default() };
+    assert_eq!(walk(&NodePath::root(), one_level), (".gitignore b deep own".into(), left_out(true, true)));
+    assert_eq!(
+        walk(&at("deep"), WalkOptions::default()),
+        (".gitignore .ignore a.o b keep.o".into(), left_out(true, false)),
+        "the rules from above the start are the caller's to pass"
+    );
+    // An ignore file is found though it doesn't match, and only what would have matched is said to be left out.
+    let matching = |pattern: &str| {
+        let include = Some(PathGlobs::new([pattern], Anchor::Start).unwrap());
+        walk(&NodePath::root(), WalkOptions { include, ..WalkOptions::default() })
+    };
+    assert_eq!(matching("**/*.o"), ("deep/keep.o".into(), left_out(true, true)));
+    assert_eq!(matching("deep/*.o"), ("deep/keep.o".into(), left_out(true, false)));
+    assert_eq!(matching("deep/b"), ("deep/b".into(), left_out(false, false)));
+    assert_eq!(matching("*.o"), (String::new(), left_out(true, false)));
+    // A path that is skipped isn't left out: the walk knows nothing of it.
+    let skip = [".git", "a.o", "excluded", "out", "deep"].map(StorePath::from_checked).into();
+    let skipping = walk(&NodePath::root(), WalkOptions { skip, ..WalkOptions::default() });
+    assert_eq!(skipping, (".gitignore b own".into(), left_out(false, false)));
 }
 
 pub fn a_walk_past_its_deadline_fails(t: &Subject) {

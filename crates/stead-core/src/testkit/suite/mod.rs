@@ -84,6 +84,7 @@ macro_rules! store_suite {
                     a_walk_stops_at_its_depth
                     a_walk_skips_the_given_subtrees
                     a_walk_visits_only_matching_paths
+                    a_walk_leaves_out_what_ignore_files_name
                     a_walk_past_its_deadline_fails
                     a_deep_tree_works
                     a_wide_directory_works
@@ -188,6 +189,8 @@ macro_rules! store_suite {
                     a_search_counts_or_names_files
                     a_search_includes_and_excludes
                     a_search_skips_subtrees
+                    a_search_leaves_out_what_ignore_files_name
+                    a_search_finds_matches_that_span_lines
                     a_search_of_one_file_works
                     a_search_stops_on_break
                     a_search_past_its_time_limit_fails

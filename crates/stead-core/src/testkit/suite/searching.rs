@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
-use crate::search::{FileHits, Grep, GrepOutput, GrepQuery, Hits, LineRole};
+use crate::search::{FileHits, Grep, GrepOutput, GrepQuery, Hits, IgnoreRules, LeftOut, LineRole, Multiline};
 use crate::store::{NodePath, StoreError, StorePath};
 
 /// A search without globs.
@@ -105,6 +105,49 @@ pub fn a_search_skips_subtrees(t: &Subject) {
     let mut grep = grep("needle", |_| ());
     grep.skip = ["src", "large.txt"].map(StorePath::from_checked).into();
     assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
+}
+
+pub fn a_search_leaves_out_what_ignore_files_name(t: &Subject) {
+    t.write(".gitignore", "*.o\nout/");
+    for path in ["a.o", "b", "deep/a.o", "deep/b", "out/b", ".git/b"] {
+        t.write(path, "needle");
+    }
+    let search = |start: &NodePath, configure: fn(&mut Grep)| {
+        let mut grep = grep("needle", |_| ());
+        configure(&mut grep);
+        let ignore = grep.ignore.insert(IgnoreRules::new(Vec::new())).clone();
+        (matching_paths(t, start, &grep).join(" "), ignore.left_out())
+    };
+    let left_out = |ignored, git| LeftOut { ignored, git };
+    assert_eq!(search(&NodePath::root(), |_| ()), ("b deep/b".into(), left_out(true, true)));
+    let mut ignoring = grep("needle", |_| ());
+    ignoring.ignore = Some(IgnoreRules::new(Vec::new()));
+    assert_eq!(matching_paths(t, &at("a.o"), &ignoring).len(), 1, "the start is always searched");
+    assert_eq!(search(&at("deep"), |_| ()), ("a.o b".into(), left_out(false, false)));
+    let skip = |grep: &mut Grep| {
+        grep.skip = [".git", "out"].map(StorePath::from_checked).into();
+        grep.exclude = PathGlobs::new(["*.o"], Anchor::AnyDirectory).unwrap();
+    };
+    assert_eq!(search(&NodePath::root(), skip), ("b deep/b".into(), left_out(false, false)));
+}
+
+pub fn a_search_finds_matches_that_span_lines(t: &Subject) {
+    t.write("small", "one\ntwo\n");
+    let mut large = b"filler\n".repeat(2_000_000);
+    large.extend(b"one\ntwo\n");
+    t.write("large", &large);
+    large.extend(b"filler\n".repeat(1_000_000));
+    t.write("too-large", &large);
+    let grep = grep("e\nt", |query| query.multiline = Multiline::On);
+    let hits = grep_hits(t, &NodePath::root(), &grep);
+    assert_eq!(hits.keys().collect::<Vec<_>>(), ["large", "small"]);
+    let numbers = |path: &str| hits[path].lines.iter().map(|line| line.number).collect::<Vec<_>>();
+    assert_eq!((numbers("small"), numbers("large")), (vec![1, 2], vec![2_000_001, 2_000_002]));
+    let unreadable = grep.unreadable.take();
+    assert!(
+        matches!(&*unreadable, [(path, StoreError::TooLarge { .. })] if path.to_string() == "too-large"),
+        "{unreadable:?}"
+    );
 }
 
 pub fn a_search_of_one_file_works(t: &Subject) {

@@ -1,8 +1,11 @@
 //! `grep`: searches inside files.
 
-use super::{OUT_TRUNCATED, append_more, append_unreadable, start_path, text_or};
+use super::{
+    NO_IGNORE, OUT_LEFT_OUT, OUT_TRUNCATED, append_left_out, append_more, append_unreadable, ignore_files,
+    left_out_fact, start_path, text_or,
+};
 use crate::scope::Access;
-use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, HitLine, LineRole, PatternSyntax};
+use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, HitLine, LineRole, Multiline, PatternSyntax};
 use crate::tools::page::{MAX_REPLY_CHARACTERS, PagedText, ReplyBounds};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -42,6 +45,9 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             "Only files that match these globs, such as *.rs.",
         ),
         Field::optional("exclude", FieldType::TextList { max: 100 }, "No files that match these globs."),
+        Field::optional("type", FieldType::Text, "Only files of this type, such as rust, py or ts."),
+        Field::optional("multiline", FieldType::Flag, "Matches may span lines; . matches line ends too."),
+        NO_IGNORE,
         Field::optional(
             "max_results",
             FieldType::Integer { min: 1, max: 10_000 },
@@ -57,6 +63,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::required("files", FieldType::integer_from(0), "How many files match, of those returned."),
         Field::required("matches", FieldType::integer_from(0), "How many lines match, of those returned."),
         OUT_TRUNCATED,
+        OUT_LEFT_OUT,
         Field::required("timed_out", FieldType::Flag, "Whether time ran out before everything was searched."),
     ],
     max_characters: Some(MAX_REPLY_CHARACTERS),
@@ -77,6 +84,9 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         after: number("after", context_lines),
         include: arguments.texts("include").map(str::to_owned).collect(),
         exclude: arguments.texts("exclude").map(str::to_owned).collect(),
+        file_types: arguments.optional_text("type").map(str::to_owned).into_iter().collect(),
+        multiline: if arguments.flag("multiline") { Multiline::DotAll } else { Multiline::Off },
+        ignore_files: ignore_files(arguments),
         max_results: number("max_results", DEFAULT_LIMIT),
         output: match arguments.optional_text("output") {
             Some("files") => GrepOutput::Files,
@@ -93,6 +103,7 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     );
     let mut text = text_or(text, "Nothing matches.\n");
     append_unreadable(&mut text, &result.unreadable);
+    append_left_out(&mut text, result.left_out);
     match (result.timed_out, result.truncated || truncated) {
         (true, _) => append_more(&mut text, "time ran out; narrow the path or the globs"),
         (false, true) => {
@@ -104,7 +115,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         .fact("files", files)
         .fact("matches", matches)
         .fact("truncated", result.truncated || truncated)
-        .fact("timed_out", result.timed_out))
+        .fact("timed_out", result.timed_out)
+        .optional_fact("left_out", left_out_fact(result.left_out)))
 }
 
 /// The hits as lines.

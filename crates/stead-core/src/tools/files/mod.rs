@@ -20,6 +20,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 
 use crate::identity::OperationId;
 use crate::path::VfsPath;
+use crate::search::{IgnoreFiles, LeftOut};
 use crate::store::{RevisionId, VersionTag};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Note, Reply};
@@ -125,6 +126,11 @@ fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     }
 }
 
+const NO_IGNORE: Field =
+    Field::optional("no_ignore", FieldType::Flag, "Also what .gitignore leaves out, and .git.");
+const OUT_LEFT_OUT: Field =
+    Field::optional("left_out", FieldType::Text, "What was left out because it is ignored.");
+
 const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
 const ENCODING_IN: Field = Field::optional(
     "encoding",
@@ -141,6 +147,22 @@ fn append_unreadable(lines: &mut String, unreadable: &[Unreadable]) {
     if unreadable.len() > MAX_SHOWN {
         lines.push_str(&format!("(could not read {} more)\n", unreadable.len() - MAX_SHOWN));
     }
+}
+
+/// Appends a line that says what a search left out, if it left out something.
+fn append_left_out(lines: &mut String, left_out: LeftOut) {
+    if !left_out.is_empty() {
+        lines.push_str(&format!("[left out: {left_out}; no_ignore shows all]\n"));
+    }
+}
+
+/// What a search left out, as a fact.
+fn left_out_fact(left_out: LeftOut) -> Option<String> {
+    (!left_out.is_empty()).then(|| left_out.to_string())
+}
+
+fn ignore_files(arguments: &Arguments) -> IgnoreFiles {
+    if arguments.flag("no_ignore") { IgnoreFiles::Disregarded } else { IgnoreFiles::Respected }
 }
 
 /// Appends a last line to a list that is cut: a `hint` how to get more.

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod hints;
+mod ignored_files;
 mod model_text;
 mod offered_tools;
 mod replies;

@@ -86,7 +86,7 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
     ),
     ("list", |vfs| vfs.list("/", &ListPage::all()).map(drop), "list / ok"),
     ("walk", |vfs| vfs.walk("/", &WalkQuery::default()).map(drop), "walk / ok"),
-    ("glob", |vfs| vfs.glob("**/*.md", "/", 10).map(drop), "glob / ok"),
+    ("glob", |vfs| vfs.glob(&GlobQuery::new("**/*.md"), "/").map(drop), "glob / ok"),
     ("grep", |vfs| vfs.grep(&GrepQuery::new("two"), "/").map(drop), "grep / ok"),
     ("write", |vfs| vfs.write("/rw/new", "123").map(drop), "write /rw/new ok 3"),
     (
@@ -267,7 +267,7 @@ fn refused_and_failed_calls_are_recorded() {
         (|vfs| vfs.reader("/rw/none").map(drop), "read /rw/none failed:not_found"),
         (|vfs| vfs.open("/wo/a", OpenOptions::read()).map(drop), "open /wo/a denied:denied"),
         (|vfs| vfs.rename("/ro/a", "/far/a", Overwrite::Refuse).map(drop), "move /ro/a,/far/a denied:denied"),
-        (|vfs| vfs.glob("[", "/rw", 1).map(drop), "glob /rw failed:invalid"),
+        (|vfs| vfs.glob(&GlobQuery::new("["), "/rw").map(drop), "glob /rw failed:invalid"),
     ];
     for (call, expected) in cases {
         call(&vfs).unwrap_err();

@@ -132,7 +132,7 @@ fn recursive_operations_respect_nested_workspaces() {
         .collect();
     assert_eq!(paths, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
     let glob = |pattern: &str| {
-        let entries = vfs.glob(pattern, "/home", 99).unwrap().entries;
+        let entries = vfs.glob(&GlobQuery::new(pattern), "/home").unwrap().entries;
         entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(glob("**/b"), "/home/d/n/b");
@@ -197,7 +197,7 @@ fn an_unreadable_nested_workspace_is_reported_and_does_not_hide_others() {
     assert_eq!(walk(&vfs), ("/a.md /in".into(), "/in".into()));
     let result = vfs.grep(&GrepQuery::new("fox"), "/").unwrap();
     assert_eq!((result.files.len(), result.unreadable.len()), (1, 1));
-    assert_eq!(vfs.glob("**", "/", 10).unwrap().unreadable.len(), 1);
+    assert_eq!(vfs.glob(&GlobQuery::new("**"), "/").unwrap().unreadable.len(), 1);
     assert_eq!(kind(vfs.walk("/in", &WalkQuery::default())), ErrorKind::Unavailable);
 }
 

@@ -21,7 +21,7 @@ pub(super) fn read_calls() -> Vec<Call> {
         ("is_directory", |vfs, path| vfs.is_directory(path).map(drop)),
         ("list", |vfs, path| vfs.list(path, &ListPage::default()).map(drop)),
         ("walk", |vfs, path| vfs.walk(path, &WalkQuery::default()).map(drop)),
-        ("glob", |vfs, path| vfs.glob("**", path, 10).map(drop)),
+        ("glob", |vfs, path| vfs.glob(&GlobQuery::new("**"), path).map(drop)),
         ("grep", |vfs, path| vfs.grep(&GrepQuery::new("x"), path).map(drop)),
         ("copy out", |vfs, path| vfs.copy(path, "/free/copy", Overwrite::Refuse).map(drop)),
     ]

@@ -76,7 +76,7 @@ fn walks_and_searches_can_be_stopped() {
     let query = GrepQuery { output: GrepOutput::Files, ..GrepQuery::new("o") };
     let vfs = vfs_with_two_stores().with_monitor(StoppingMonitor::stop_after(0));
     assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(StopReason::Cancelled))));
-    assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(StopReason::Cancelled))));
+    assert!(matches!(vfs.glob(&GlobQuery::new("**"), "/"), Err(Error::Stopped(StopReason::Cancelled))));
     assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(StopReason::Cancelled))));
 }
 
