@@ -30,6 +30,7 @@ fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Val
         }
         "context" | "before" | "after" => vec![json!(1)],
         "max_results" => vec![json!(1_000)],
+        "type" => vec![json!("txt"), json!("md")],
         other => {
             let schema = tool.input_schema();
             let property = &schema["properties"][other];
