@@ -1,5 +1,5 @@
 //! The tasks that people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`,
-//! `torture`, `tokens`, `bench`.
+//! `torture`, `tokens`, `reference`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -14,6 +14,7 @@ mod licences;
 mod mcp_hosts;
 mod mounted_stead;
 mod programs;
+mod reference;
 mod required_programs;
 mod running_server;
 mod second_user;
@@ -33,6 +34,7 @@ cargo xtask clients [--long [--write]]        the server with other projects' cl
                                               runs all hosts, --write writes what their models get into docs/hosts.md
 cargo xtask torture [--long]                  programs that stress file systems, on a mount; part of test
 cargo xtask tokens [--before BINARY] [--write] how many tokens the tools, the map and answers need; --write as below
+cargo xtask reference                         writes docs/reference from the code
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write writes the tables into docs/benchmarks.md";
 
 /// The result of a task. The error is a sentence on what went wrong.
@@ -62,6 +64,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["clients", "--long", "--write"] => {
             clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Updated)
         }
+        ["reference"] => reference::run(),
         ["torture"] => torture::run(test::RunLength::Short),
         ["torture", "--long"] => torture::run(test::RunLength::Long),
         ["bench", options @ ..] => bench::run(options),

@@ -11,6 +11,8 @@ mod human;
 mod interrupt;
 mod json;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod session;
 mod telemetry;
 

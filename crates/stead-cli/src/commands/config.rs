@@ -6,16 +6,23 @@ use crate::command_error::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
-/// Check the configuration
+/// Check or describe the configuration file
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// List all errors in the configuration, with line numbers
     Check,
+    /// Print the JSON Schema of stead.toml, for editors
+    Schema,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     match args {
         Args::Check => check(session),
+        Args::Schema => {
+            let schema = format!("{:#}", stead::config::json_schema());
+            session.print_line(schema)?;
+            Ok(Exit::OK)
+        }
     }
 }
 

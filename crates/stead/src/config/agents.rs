@@ -15,19 +15,19 @@ use super::{amount, reserved_keys};
 
 pub(super) fn agents(
     document: &Document<'_>,
-    top: &mut Section<'_>,
+    top: &Section<'_>,
     stores: &[String],
 ) -> BTreeMap<String, AgentConfig> {
     let mut agents = BTreeMap::new();
-    for (name, mut section) in top.named_tables("agents") {
+    for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &name, &mut section, stores);
-        let quota = amount::read_quota(&mut section);
-        let tools = tools(&mut section);
-        reserved_keys::agent(&mut section);
+        let workspaces = workspaces(document, &name, &section, stores);
+        let quota = amount::read_quota(&section);
+        let tools = tools(&section);
+        reserved_keys::agent(&section);
         if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
-                "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
+                "the agent `{name}` has no Workspace; add [[agents.{name}.workspaces]]"
             ));
         }
         section.reject_unknown_keys();
@@ -37,8 +37,8 @@ pub(super) fn agents(
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.
-fn tools(section: &mut Section<'_>) -> ToolChoice {
-    let mut tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
+fn tools(section: &Section<'_>) -> ToolChoice {
+    let tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
         let listed = section.texts(key)?;
         let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
         for name in &listed.value {
@@ -62,12 +62,12 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
 fn workspaces(
     document: &Document<'_>,
     name: &str,
-    agent: &mut Section<'_>,
+    agent: &Section<'_>,
     stores: &[String],
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
-    for mut section in agent.tables("workspaces") {
+    for section in agent.tables("workspaces") {
         let prefix = section.required("prefix", "its logical path, such as \"/project\"");
         let prefix = prefix.and_then(|text| parse_path(&section, text));
         if let Some(prefix) = &prefix
@@ -85,7 +85,7 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
+        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores) {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -94,11 +94,7 @@ fn workspaces(
 }
 
 /// Reads the rest of a Workspace's keys, and returns the Workspace if all of them are valid.
-fn workspace(
-    section: &mut Section<'_>,
-    prefix: Option<VfsPath>,
-    stores: &[String],
-) -> Option<WorkspaceConfig> {
+fn workspace(section: &Section<'_>, prefix: Option<VfsPath>, stores: &[String]) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
         Ok(scope) => Some(scope),
@@ -120,7 +116,7 @@ fn workspace(
     let protect = section.texts("protect").and_then(|texts| globs(section, &texts));
     let scratch = section.texts("scratch").and_then(|texts| globs(section, &texts)).unwrap_or_default();
     let quota = amount::read_quota(section);
-    let ask = match section.one_of("ask", &["never", "changes", "everything"]) {
+    let ask = match section.one_of("ask") {
         Some(WithSpan { value: "changes", .. }) => ApprovalPolicy::Changes,
         Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
         _ => ApprovalPolicy::Never,

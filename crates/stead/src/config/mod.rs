@@ -30,6 +30,7 @@ mod config_error;
 mod directories;
 mod find;
 mod host_check;
+mod keys;
 mod nearest;
 mod overlap;
 mod reserved_keys;
@@ -50,6 +51,7 @@ use toml::de::DeTable;
 pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems};
 pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
+pub use keys::json_schema;
 
 use host_check::HostCheck;
 use section::{Document, Section};
@@ -260,19 +262,19 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
         let message = "the file is empty: it has no Store and no agent; `stead init` writes one that works";
         document.add_warning(&(0..0), message);
     }
-    let mut top = document.root_section(table);
-    let database = stores::database(&mut top, directory);
-    let stores = stores::stores(&mut top, directory);
-    let agents = agents::agents(document, &mut top, &stores.names);
-    let audit = read_audit(&mut top);
-    let history = amount::read_history(&mut top);
-    reserved_keys::top_level(&mut top);
+    let top = document.root_section(table);
+    let database = stores::database(&top, directory);
+    let stores = stores::stores(&top, directory);
+    let agents = agents::agents(document, &top, &stores.names);
+    let audit = read_audit(&top);
+    let history = amount::read_history(&top);
+    reserved_keys::top_level(&top);
     top.reject_unknown_keys();
     (database, stores.valid, agents, audit, history)
 }
 
-fn read_audit(top: &mut Section<'_>) -> AuditConfig {
-    let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
+fn read_audit(top: &Section<'_>) -> AuditConfig {
+    let Some(section) = top.table("audit") else { return AuditConfig { enabled: true } };
     let enabled = section.boolean("enabled").is_none_or(|enabled| enabled.value);
     section.reject_unknown_keys();
     AuditConfig { enabled }
