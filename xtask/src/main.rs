@@ -1,5 +1,5 @@
 //! The tasks that people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`,
-//! `torture`, `tokens`, `bench`.
+//! `torture`, `dist`, `installs`, `tokens`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -10,6 +10,7 @@ mod boundary;
 mod check;
 mod clients;
 mod compared_servers;
+mod dist;
 mod licences;
 mod mcp_hosts;
 mod mounted_stead;
@@ -18,6 +19,7 @@ mod required_programs;
 mod running_server;
 mod second_user;
 mod sections;
+mod stdio_client;
 mod steps;
 mod test;
 mod test_clients;
@@ -32,6 +34,8 @@ cargo xtask second-user                       the tests that depend on modes, as
 cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
                                               runs all hosts, --write writes what their models get into docs/hosts.md
 cargo xtask torture [--long]                  programs that stress file systems, on a mount; part of test
+cargo xtask dist [--binary FILE]…             the files of a release, in target/dist; without FILE builds the binary
+cargo xtask installs                          installs the packages of a release in throwaway places; part of test
 cargo xtask tokens [--before BINARY] [--write] how many tokens the tools, the map and answers need; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write writes the tables into docs/benchmarks.md";
 
@@ -64,6 +68,8 @@ fn dispatch(arguments: &[String]) -> Result {
         }
         ["torture"] => torture::run(test::RunLength::Short),
         ["torture", "--long"] => torture::run(test::RunLength::Long),
+        ["dist", options @ ..] => dist::run(options),
+        ["installs"] => dist::check_installs(),
         ["bench", options @ ..] => bench::run(options),
         ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {
