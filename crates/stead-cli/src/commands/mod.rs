@@ -25,6 +25,7 @@ mod import;
 mod init;
 mod log;
 mod ls;
+mod man;
 mod map;
 pub(crate) mod mcp;
 mod mkdir;
@@ -97,6 +98,8 @@ pub(crate) enum Command {
     RestoreBackup(restore_backup::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 impl Command {
@@ -144,6 +147,7 @@ impl Command {
             Command::RestoreBackup(args) => restore_backup::run(args, session),
             Command::Doctor(args) => doctor::run(args, session),
             Command::Completions(args) => completions::run(args, session),
+            Command::Man(args) => man::run(&args),
         }
     }
 }
