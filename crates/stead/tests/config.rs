@@ -73,7 +73,7 @@ kind = "memory"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
     stead.toml:4:14: `fsat` isn't a valid durability; use `full` or `fast`
     stead.toml:6:9: `stores.code` needs `path`: the directory, relative to this file
-    stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
+    stead.toml:10:8: `kind` can't be `s3`; it takes `physical`, `virtual` and `memory`
     stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
@@ -88,7 +88,7 @@ kind = "memory"
     stead.toml:35:12: `[a` isn't a valid glob: unclosed character class; missing ']'
     stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own prefix
     stead.toml:45:9: `store` has to be text, not a number
-    stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
+    stead.toml:47:9: the agent `idle` has no Workspace; add [[agents.idle.workspaces]]
     stead.toml:50:2: `stors` isn't a known key of the file; did you mean `stores`?
     "##);
 }

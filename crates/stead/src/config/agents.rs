@@ -27,7 +27,7 @@ pub(super) fn agents(
         reserved_keys::agent(&mut section);
         if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
-                "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
+                "the agent `{name}` has no Workspace; add [[agents.{name}.workspaces]]"
             ));
         }
         section.reject_unknown_keys();

@@ -26,10 +26,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
         state.boolean("enabled");
         state.reject_unknown_keys();
     }
-    if let Some(mut executor) = section.table("executor") {
-        // Each kind has its own keys, which are not checked here.
-        executor.one_of("kind", &["local", "docker", "e2b", "daytona", "modal"]);
-    }
+    section.table("executor");
     for key in ["idle_timeout", "state", "executor"] {
         section.warn_no_effect(key);
     }

@@ -77,25 +77,15 @@ pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
 }
 
 fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+    // Without a known kind, the valid keys are unknown.
     let kind = match section.has("kind") {
-        true => section.one_of("kind", &["physical", "virtual", "memory", "s3", "agentfs"]),
-        false => section.required("kind", "\"physical\", \"virtual\" or \"memory\""),
-    };
-    let Some(kind) = kind else {
-        // Without a kind, the valid keys are unknown.
-        return None;
+        true => section.one_of("kind", &["physical", "virtual", "memory"])?,
+        false => section.required("kind", "\"physical\", \"virtual\" or \"memory\"")?,
     };
     let store = match kind.value {
         "physical" => read_physical(name, section, directory),
         "virtual" => read_namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
-        "memory" => Some(StoreConfig::Memory),
-        other => {
-            let message = format!(
-                "a Store of the kind `{other}` is not supported in this version; use \"physical\", \"virtual\" or \"memory\""
-            );
-            section.reject_value(&kind, message);
-            return None;
-        }
+        _ => Some(StoreConfig::Memory),
     };
     section.reject_unknown_keys();
     store
