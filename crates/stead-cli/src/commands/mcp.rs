@@ -1,6 +1,12 @@
-//! `stead mcp`: serves one agent over standard input and output.
+//! `stead mcp`: serves one agent over standard input and output, and enters that into the configuration of a host.
 
+mod host;
+mod host_file;
+mod install;
+mod json_entry;
 mod person_command;
+mod server_entry;
+mod toml_entry;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -21,15 +27,32 @@ use crate::telemetry::Telemetry;
 /// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<McpCommand>,
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
-    /// Directories to serve as Workspaces without a configuration; read-only unless :rw or :wo follows
+    /// Directories to serve as Workspaces without a configuration; read-only unless :rw or :wo follows. A directory
+    /// named `install` is written ./install
     #[arg(value_name = "DIR[:ro|rw|wo]")]
     directories: Vec<OsString>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum McpCommand {
+    Install(install::InstallArgs),
+    Uninstall(install::UninstallArgs),
+}
+
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    match args.command {
+        Some(McpCommand::Install(install)) => install::install(install, args.structured, session),
+        Some(McpCommand::Uninstall(uninstall)) => install::uninstall(uninstall, session),
+        None => serve(args, session),
+    }
+}
+
+fn serve(args: Args, session: &mut Session) -> CommandResult {
     let mut result_format = ResultFormat::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;

@@ -13,6 +13,7 @@ mod fixtures;
 mod forks;
 mod git_repositories;
 mod history;
+mod host_install;
 mod interrupted;
 mod one_line;
 mod output;
