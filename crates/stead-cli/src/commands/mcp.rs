@@ -22,7 +22,7 @@ use crate::human;
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
-/// Serve one agent over MCP on standard input and output
+/// Serve one agent over MCP on standard input and output; `mcp install` sets up a host
 ///
 /// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN.
 #[derive(Debug, clap::Args)]

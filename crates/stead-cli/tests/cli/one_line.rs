@@ -167,6 +167,8 @@ fn a_directory_that_is_gone_is_explained() {
     let gone = dir.run(["-C", "app", "log"]);
     assert!(gone.contains("`app` doesn't exist any more. Stead still has its history"), "{gone}");
     assert!(gone.ends_with("exit 2"), "{gone}");
+    let served = dir.run(["mcp", "app:rw"]);
+    assert!(served.contains("`app` can't be used any more (if it was moved: move it back"), "{served}");
     let never = dir.run(["-C", "never", "log"]);
     assert_eq!(never, "! stead: can't change to the directory `never`: it doesn't exist\nexit 2");
     fs::rename(dir.path("moved"), dir.path("app")).unwrap();

@@ -134,7 +134,15 @@ fn describe(
 fn resolve(directory: &Path) -> Result<PathBuf> {
     fs::canonicalize(directory)
         .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
-        .map_err(|cause| Error::host(format!("`{}` can't be used", escaped_path(directory)), cause))
+        .map_err(|cause| {
+            let moved = cause.kind() == io::ErrorKind::NotFound && Config::has_served(directory);
+            let hint = if moved {
+                " any more (if it was moved: move it back, or give its new path, where a new history begins)"
+            } else {
+                ""
+            };
+            Error::host(format!("`{}` can't be used{hint}", escaped_path(directory)), cause)
+        })
 }
 
 /// Says which variable decides where the folder is, but not its path: an agent may read the message.

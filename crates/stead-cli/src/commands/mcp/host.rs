@@ -181,3 +181,27 @@ fn json_or_jsonc(directory: &Path) -> PathBuf {
     let (json, jsonc) = (directory.join("opencode.json"), directory.join("opencode.jsonc"));
     if jsonc.exists() && !json.exists() { jsonc } else { json }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_file_is_where_the_host_looks_for_it() {
+        let directories = UserDirectories {
+            home: "/h".into(),
+            config: "/x".into(),
+            claude: "/c".into(),
+            codex: "/d".into(),
+        };
+        let file = |host: Host| host.user_file(&directories).to_string_lossy().into_owned();
+        assert_eq!(file(Host::Claude), "/c/.claude.json");
+        assert_eq!(file(Host::ClaudeDesktop), "/x/Claude/claude_desktop_config.json");
+        assert_eq!(file(Host::Cursor), "/h/.cursor/mcp.json");
+        assert_eq!(file(Host::Vscode), "/x/Code/User/mcp.json");
+        assert_eq!(file(Host::Codex), "/d/config.toml");
+        assert_eq!(file(Host::Gemini), "/h/.gemini/settings.json");
+        assert_eq!(file(Host::Opencode), "/x/opencode/opencode.json");
+        assert_eq!(file(Host::Windsurf), "/h/.codeium/windsurf/mcp_config.json");
+    }
+}

@@ -64,9 +64,8 @@ fn parse_name(text: &str) -> Result<String, String> {
 
 pub(super) fn install(args: InstallArgs, structured: bool, session: &mut Session) -> CommandResult {
     let InstallArgs { host, directories, target, print } = args;
-    // A shared file names no path of this machine, and a shell finds `stead` by its name.
-    let uses_name = (target.project || !host.is_desktop_program()) && server_entry::is_on_path();
-    let program = if uses_name { "stead".to_owned() } else { server_entry::own_path()? };
+    // A file that a project shares should name no path of this machine. A desktop may have another `PATH` than a shell.
+    let program = server_entry::program(target.project || !host.is_desktop_program())?;
     let entry = ServerEntry::new(&directories, structured, program, session)?;
     let path = file_of(host, target.project)?;
     if print {

@@ -84,17 +84,22 @@ fn utf8(path: &Path) -> Result<&str, CommandError> {
     })
 }
 
-/// The absolute path of this binary.
-pub(super) fn own_path() -> Result<String, CommandError> {
-    let path = env::current_exe().map_err(|error| CommandError::host("this binary can't be found", error))?;
-    Ok(utf8(&path)?.to_owned())
+/// How a host names this binary: `stead` if that is enough where the host is started, else its absolute path.
+pub(super) fn program(name_is_enough: bool) -> Result<String, CommandError> {
+    let own_path =
+        env::current_exe().map_err(|error| CommandError::host("this binary can't be found", error))?;
+    match find_on_path(&own_path) {
+        Some(_) if name_is_enough => Ok("stead".to_owned()),
+        // Rather than where a symlink there leads, which may change with the next version.
+        Some(path) => Ok(utf8(&path)?.to_owned()),
+        None => Ok(utf8(&own_path)?.to_owned()),
+    }
 }
 
-/// Whether `stead` in a shell starts this binary.
-pub(super) fn is_on_path() -> bool {
-    let Ok(own_path) = env::current_exe().and_then(|path| path.canonicalize()) else { return false };
-    let path = env::var_os("PATH").unwrap_or_default();
+/// The absolute path of the `stead` that a shell starts, if that is this binary.
+fn find_on_path(own_path: &Path) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
     let mut candidates = env::split_paths(&path).map(|directory| directory.join("stead"));
-    let first: Option<PathBuf> = candidates.find(|candidate| candidate.is_file());
-    first.and_then(|first| first.canonicalize().ok()).is_some_and(|first| first == own_path)
+    let first = std::path::absolute(candidates.find(|candidate| candidate.is_file())?).ok()?;
+    (first.canonicalize().ok()? == own_path.canonicalize().ok()?).then_some(first)
 }
