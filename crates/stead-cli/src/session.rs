@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stead::name::escape_name;
@@ -18,7 +18,11 @@ use crate::{human, json};
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Globals {
-    /// The configuration file [default: ./stead.toml, then ~/.config/stead/stead.toml]
+    /// Run as if started in this directory
+    #[arg(short = 'C', long, global = true, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The configuration file [default: stead.toml here or above, then what `stead mcp` serves here, then
+    /// ~/.config/stead/stead.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STEAD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Print JSON, one document per line
@@ -27,6 +31,9 @@ pub(crate) struct Globals {
     /// The agent to act as; not needed if only one is configured
     #[arg(long, global = true, value_name = "NAME", env = "STEAD_AGENT", hide_env_values = true)]
     agent: Option<String>,
+    /// The thread that the agent works in
+    #[arg(long, global = true, value_name = "ID", value_parser = crate::commands::parse_thread)]
+    thread: Option<String>,
 }
 
 /// When to look.
@@ -58,6 +65,8 @@ pub(crate) struct Session {
     stdout: BufWriter<StdoutLock<'static>>,
     styled: bool,
     credential: Option<OsString>,
+    /// Where the command was started, if `-C` has changed the directory.
+    start_directory: Option<PathBuf>,
 }
 
 impl Session {
@@ -65,7 +74,31 @@ impl Session {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let styled = io::stdout().is_terminal() && !no_color;
         let stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Session { globals, stdout, styled, credential }
+        Session { globals, stdout, styled, credential, start_directory: None }
+    }
+
+    /// Changes to the directory that `-C` names, as git and make do.
+    pub(crate) fn change_directory(&mut self) -> Result<(), CommandError> {
+        let Some(directory) = &self.globals.directory else { return Ok(()) };
+        self.start_directory = std::env::current_dir().ok();
+        let Err(error) = std::env::set_current_dir(directory) else { return Ok(()) };
+        let shown_path = human::host_path(directory);
+        if error.kind() == io::ErrorKind::NotFound && Config::has_served(directory) {
+            return Err(CommandError::invalid(format!(
+                "`{shown_path}` doesn't exist any more. Stead still has its history: if you moved the directory, move it \
+                 back; at another place it begins a new history"
+            )));
+        }
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "it doesn't exist".to_owned(),
+            kind => kind.to_string(),
+        };
+        Err(CommandError::invalid(format!("can't change to the directory `{shown_path}`: {reason}")))
+    }
+
+    /// Where the command was started, if `-C` has changed the directory.
+    pub(crate) fn start_directory(&self) -> Option<&Path> {
+        self.start_directory.as_deref()
     }
 
     /// Whether `--json` is given.
@@ -95,9 +128,8 @@ impl Session {
 
     /// The stead of the agent that the command acts as, with approval for every call.
     pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
-        let config = self.config()?;
         // The person who runs the command is the person who would be asked.
-        Ok(Stead::open(&config, self.agent(&config)?)?.with_approval())
+        Ok(self.stead_of_agent()?.with_approval())
     }
 
     /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
@@ -105,22 +137,25 @@ impl Session {
         let mut config = self.config()?;
         let agent = self.agent(&config)?.to_owned();
         if let Some(agent_config) = config.agents.remove(&agent) {
-            config.agents.insert(agent.clone(), agent_config.without_protection());
+            config.agents.insert(agent, agent_config.without_protection());
         }
-        Ok(Stead::open(&config, &agent)?.with_approval())
+        Ok(self.open(&config)?.with_approval())
     }
 
     /// The stead as the agent itself has it: calls that need approval are refused.
-    pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, CommandError> {
-        let config = self.config()?;
-        let identity = Identity::agent(self.agent(&config)?);
-        let identity = match thread {
-            Some(thread) => identity.with_thread(thread),
-            None => identity,
-        };
-        let stores = Stores::of(&config);
+    pub(crate) fn stead_of_agent(&self) -> Result<Stead, CommandError> {
+        self.open(&self.config()?)
+    }
+
+    fn open(&self, config: &Config) -> Result<Stead, CommandError> {
+        let stores = Stores::of(config);
         stores.open_audit()?;
-        Ok(Stead::open_in(&stores, &identity)?)
+        Ok(Stead::open_in(&stores, &self.identity(config)?)?)
+    }
+
+    /// The identity that the command acts as: [`Session::agent`], in the thread that `--thread` names.
+    pub(crate) fn identity(&self, config: &Config) -> Result<Identity, CommandError> {
+        Ok(Identity { thread: self.globals.thread.clone(), ..Identity::agent(self.agent(config)?) })
     }
 
     /// The agent that the command acts as: the one that `--agent` names, or the only one.
@@ -134,6 +169,16 @@ impl Session {
     /// The agent that `--agent` names.
     pub(crate) fn named_agent(&self) -> Option<&str> {
         self.globals.agent.as_deref()
+    }
+
+    /// The thread that `--thread` names.
+    pub(crate) fn named_thread(&self) -> Option<&str> {
+        self.globals.thread.as_deref()
+    }
+
+    /// The configuration file that `--config` or the environment names.
+    pub(crate) fn named_config(&self) -> Option<&Path> {
+        self.globals.config.as_deref()
     }
 
     /// The token from the environment.

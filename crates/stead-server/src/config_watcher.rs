@@ -27,8 +27,8 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// standard error. If the host doesn't answer while a new configuration is opened, what it takes away is gone all the
 /// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
-    let file = steads.config().file().to_owned();
-    let last_fingerprint = fingerprint_of(&file);
+    let file = steads.config().file_to_follow().map(Path::to_owned);
+    let last_fingerprint = file.as_deref().and_then(fingerprint_of);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
@@ -46,7 +46,8 @@ pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
 
 struct ConfigWatcher {
     steads: Arc<SteadRegistry>,
-    file: PathBuf,
+    /// `None` if only forks are looked for.
+    file: Option<PathBuf>,
     last_fingerprint: Option<ConfigFileFingerprint>,
     /// A new configuration that waits until `hanging` ends.
     pending: Option<Config>,
@@ -84,13 +85,14 @@ impl ConfigWatcher {
 
     /// The configuration, if the file has changed and can be parsed.
     fn changed_config(&mut self) -> Option<Config> {
-        let fingerprint = fingerprint_of(&self.file);
+        let file = self.file.as_deref()?;
+        let fingerprint = fingerprint_of(file);
         // A file that is missing is probably being replaced.
         if fingerprint.is_none() || fingerprint == self.last_fingerprint {
             return None;
         }
         self.last_fingerprint = fingerprint;
-        Config::read(&self.file).map_err(|error| print_refusal(&error.into())).ok()
+        Config::read(file).map_err(|error| print_refusal(&error.into())).ok()
     }
 
     async fn withdraw(&self, config: &Config) {

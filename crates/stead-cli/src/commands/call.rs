@@ -27,9 +27,6 @@ pub(crate) struct Args {
     /// Read one call per line from standard input, {"tool": ..., "arguments": {...}}, and write one answer per line
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     /// Approve all calls that need a person's approval
     #[arg(long)]
     yes: bool,
@@ -45,7 +42,7 @@ struct CallLine {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let toolbox = session.stead_of_agent(args.thread.as_deref())?.toolbox();
+    let toolbox = session.stead_of_agent()?.toolbox();
     let answer = if args.yes {
         ApprovalAnswer::Approved(ApprovalGrant::everything())
     } else {

@@ -8,7 +8,7 @@ use crate::session::Session;
 pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
-    let map = session.stead_of_agent(None)?.map();
+    let map = session.stead_of_agent()?.map();
     if session.wants_json() {
         session.print_json(&json!({ "map": map }))?;
     } else {

@@ -158,7 +158,7 @@ fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
 }
 
 /// Checks the name of a thread, for clap.
-fn parse_thread(text: &str) -> Result<String, String> {
+pub(crate) fn parse_thread(text: &str) -> Result<String, String> {
     stead::parse_thread_name(text).map_err(|error| error.to_string())
 }
 

@@ -29,9 +29,6 @@ pub(crate) struct Args {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
     mount_point: PathBuf,
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     #[command(flatten)]
     at: AsOfArg,
     /// Let other users of this host use the mount too
@@ -63,7 +60,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let config = session.config()?;
     check_no_overlap(&args.mount_point, &config)?;
-    let stead = session.stead_of_agent(args.thread.as_deref())?;
+    let stead = session.stead_of_agent()?;
     let immutable = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before the mount exists: from then on, someone may want to end it.
@@ -212,7 +209,12 @@ fn wait_for_clean_exit() -> io::Result<bool> {
 fn run_in_background(session: &mut Session) -> CommandResult {
     let failed = |error| CommandError::host("the process in the background can't be started", error);
     let executable = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(executable)
+    let mut command = Command::new(executable);
+    if let Some(directory) = session.start_directory() {
+        // The process gets `-C` too.
+        command.current_dir(directory);
+    }
+    let mut child = command
         .args(foreground_arguments(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let toolbox = session.stead_of_agent(None)?.toolbox();
+    let toolbox = session.stead_of_agent()?.toolbox();
     let mut tools: Vec<_> = toolbox.offered().collect();
     if let Some(name) = &args.tool {
         tools.retain(|tool| tool.name == name);

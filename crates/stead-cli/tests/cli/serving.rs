@@ -59,7 +59,7 @@ impl Launched {
     }
 
     /// Closes the server's input, waits for its end, and returns its stderr.
-    fn stop_and_read_stderr(mut self) -> String {
+    pub(crate) fn stop_and_read_stderr(mut self) -> String {
         drop(self.child.stdin.take());
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

@@ -28,6 +28,7 @@ mod agents;
 mod amount;
 mod config_error;
 mod directories;
+mod directories_file;
 mod find;
 mod host_check;
 mod keys;
@@ -48,7 +49,7 @@ use stead_stores::database::Retention;
 use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
 
-pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems};
+pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems, SkipReason, SkippedFile, SteadChoice};
 pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
 pub use keys::json_schema;
@@ -66,6 +67,7 @@ pub const STATE_DIRECTORY_NAME: &str = ".stead";
 #[derive(Debug, Clone)]
 pub struct Config {
     file: PathBuf,
+    follows_file: bool,
     /// The database of the Virtual Stores.
     pub database: DatabaseConfig,
     /// The Stores, by name.
@@ -203,6 +205,7 @@ impl Config {
         match parts {
             Some((database, stores, agents, audit, history)) if problems.is_empty() => Ok(Config {
                 file: file.to_owned(),
+                follows_file: true,
                 database,
                 stores,
                 agents,
@@ -218,6 +221,12 @@ impl Config {
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The file whose changes a running server follows. `None` for [`Config::for_directories`]: the scopes of such a
+    /// server are those that it was started with.
+    pub fn file_to_follow(&self) -> Option<&Path> {
+        self.follows_file.then_some(&*self.file)
     }
 
     /// The directory of the parts of the audit that are not in the database.

@@ -125,6 +125,15 @@ struct MountEntry {
     /// The directory inside the file system that is mounted.
     root: PathBuf,
     mount_point: PathBuf,
+    /// Whether this is a stead that `stead mount` has mounted.
+    is_stead: bool,
+}
+
+/// Whether a path without symlinks lies inside a stead that `stead mount` has mounted.
+pub(super) fn is_in_mounted_stead(path: &Path) -> bool {
+    let containing = read_mounts().into_iter().filter(|mount| path.starts_with(&mount.mount_point));
+    // Of several mounts at one point, the last one is on top.
+    containing.max_by_key(|mount| mount.mount_point.components().count()).is_some_and(|mount| mount.is_stead)
 }
 
 fn read_mounts() -> Vec<MountEntry> {
@@ -133,7 +142,12 @@ fn read_mounts() -> Vec<MountEntry> {
     let parse_line = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = String::from_utf8_lossy(fields.next()?).into_owned();
-        Some(MountEntry { device, root: path(fields.next()?), mount_point: path(fields.next()?) })
+        let (root, mount_point) = (path(fields.next()?), path(fields.next()?));
+        // After a varying number of options, a hyphen, the type of the file system and its source.
+        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+        let (fs_type, source) = (fields.next()?, fields.next()?);
+        let is_stead = fs_type.starts_with(b"fuse") && source.starts_with(b"stead:");
+        Some(MountEntry { device, root, mount_point, is_stead })
     };
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }

@@ -10,9 +10,6 @@ use crate::session::Session;
 /// Which records are meant; all conditions hold together.
 #[derive(Debug, clap::Args)]
 pub(super) struct AuditFilter {
-    /// Only records of this thread
-    #[arg(long, value_name = "ID")]
-    thread: Option<String>,
     /// Only records with this path or one below it
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
@@ -47,7 +44,7 @@ impl AuditFilter {
         let path = self.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
         Ok(AuditQuery {
             agent: session.named_agent().map(str::to_owned),
-            thread: self.thread,
+            thread: session.named_thread().map(str::to_owned),
             path,
             call: self.call,
             operation: self.operation,

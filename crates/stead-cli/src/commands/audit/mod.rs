@@ -16,7 +16,8 @@ use table::AuditTable;
 
 /// Show the audit records: agent, call, outcome, paths
 ///
-/// The newest records come first; with `--follow`, new records come as they are written. `--agent` shows only the records of that agent.
+/// The newest records come first; with `--follow`, new records come as they are written. `--agent` and `--thread` show only
+/// the records of that agent or thread.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {

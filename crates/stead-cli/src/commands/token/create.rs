@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use stead::tools::ResultFormat;
-use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
+use stead::{Clock, SystemClock, Timestamp, Tokens};
 
 use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_nonzero_duration;
@@ -11,9 +11,6 @@ use crate::session::Session;
 /// Create a token for an agent, and show it once
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     /// How long the token is valid: 12h, 30d [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
@@ -24,12 +21,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
-    let agent = session.agent(&config)?.to_owned();
-    if !config.agents.contains_key(&agent) {
+    let identity = session.identity(&config)?;
+    if !config.agents.contains_key(&identity.agent) {
         let known = config.agents.keys().cloned().collect();
-        return Err(stead::Error::UnknownAgent { name: agent, known }.into());
+        return Err(stead::Error::UnknownAgent { name: identity.agent, known }.into());
     }
-    let identity = Identity { thread: args.thread, ..Identity::agent(agent) };
     let now = SystemClock.now();
     let nanos = args.expires.map(|duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
