@@ -61,7 +61,7 @@ fn an_undo_needs_approval_and_is_denied_if_no_person_can_be_asked() {
     let denied = stead.call("undo", json!({}));
     assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
     let question = stead.call_with_approval("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
-    assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
+    assert_eq!(question.text, "May the agent `coder` use `undo` on `/notes/a`?");
     assert!(stead.vfs().exists("/notes/a").unwrap());
     let done = stead.call_with_approval("undo", json!({}), question.approve()).unwrap();
     assert_eq!(done.failure, None, "{}", done.joined_text());
@@ -73,7 +73,7 @@ fn a_snapshot_of_everything_needs_approval_for_the_workspaces_that_require_it() 
     let question = stead_with_approval_policies()
         .call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked)
         .unwrap_err();
-    assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
+    assert_eq!(question.text, "May the agent `coder` use `snapshot` on `/notes`, `/vault`?");
 }
 
 #[test]
