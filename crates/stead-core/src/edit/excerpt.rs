@@ -197,6 +197,8 @@ fn shown_text(line: &[u8], encoding: TextEncoding) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::edit::{Edit, Occurrences};
 
@@ -271,5 +273,34 @@ mod tests {
         let edit = Edit::new("two", "zwölf", Occurrences::One).unwrap().with_report(&report);
         edit.apply(&content).unwrap();
         assert_eq!(report.take().unwrap().to_string(), "1\tone\n2\tzwölf\n");
+    }
+
+    proptest! {
+        /// Compares with a model that marks what was replaced: each replacement writes an upper-case letter.
+        #[test]
+        fn every_changed_line_is_shown_as_it_is(
+            content in "[abc\n]{0,60}",
+            edits in proptest::collection::vec(("[abc]{1,2}", "[X-Z]?\n?[X-Z]"), 1..4),
+        ) {
+            let report = EditReport::default();
+            let (old, new) = &edits[0];
+            let edit = Edit::new(old, new, Occurrences::All).unwrap().with_report(&report);
+            let and = |edit: Edit, (old, new): &(String, String)| edit.and(old, new, Occurrences::All).unwrap();
+            if let Ok((after, _)) = edits[1..].iter().fold(edit, and).apply(content.as_bytes()) {
+                let after = String::from_utf8(after).unwrap();
+                let lines: Vec<_> = after.lines().collect();
+                let excerpt = report.take().unwrap();
+                for line in &excerpt.lines {
+                    prop_assert_eq!(&*line.text, lines[line.number as usize - 1]);
+                }
+                for (index, line) in lines.iter().enumerate() {
+                    let is_shown = excerpt.lines.iter().any(|shown| shown.number == index as u64 + 1);
+                    let is_changed = line.contains(['X', 'Y', 'Z']);
+                    // The middle of a long place is left out.
+                    let may_be_cut = !excerpt.is_complete || lines.len() as u64 > 2 * SHOWN_PER_END;
+                    prop_assert!(is_shown || !is_changed || may_be_cut, "{} {:?}", index, after);
+                }
+            }
+        }
     }
 }
