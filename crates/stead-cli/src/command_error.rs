@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use stead::config::ConfigError;
-use stead::{ErrorKind, StoreError, VfsError};
+use stead::{ErrorKind, StoreError, Vfs, VfsError};
 
 /// The exit code. The larger of two is the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +94,15 @@ impl CommandError {
         }
     }
 
+    /// The same error. If a path doesn't exist, its message names the one that the caller perhaps meant.
+    pub(crate) fn with_suggestion(self, vfs: &Vfs) -> Self {
+        let message = match &self {
+            CommandError::Stead(stead::Error::Vfs(error)) => vfs.message_with_suggestion(error),
+            _ => None,
+        };
+        message.map_or(self, |message| CommandError::Message(ErrorKind::NotFound, message))
+    }
+
     /// The exit code.
     ///
     /// An error that depends on what is stored is a negative answer. An error that would occur whatever is stored is
@@ -126,8 +135,7 @@ fn is_negative_answer(error: &VfsError) -> bool {
         VfsError::TooManySymlinks { .. } | VfsError::LineOutOfRange { .. } | VfsError::Binary { .. } => true,
         VfsError::Store { cause, .. } => matches!(
             cause,
-            StoreError::NoMatch
-                | StoreError::Ambiguous(_)
+            StoreError::EditMismatch(_)
                 | StoreError::Special(_)
                 | StoreError::NotADirectory
                 | StoreError::IsADirectory

@@ -205,7 +205,7 @@ impl Session {
     ) -> Result<T, CommandError> {
         stead.compound(command, path, CommandError::kind, |stead| {
             let stead = at.apply_to(stead.clone(), path)?;
-            act(self, &stead)
+            act(self, &stead).map_err(|error| error.with_suggestion(stead.vfs()))
         })
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::edit::EditError;
+use crate::edit::{EditError, EditMismatch, MismatchReason};
 use crate::glob::GlobError;
 use crate::monitor::StopReason;
 use crate::path::{PathError, VfsPath};
@@ -338,6 +338,14 @@ impl Error {
         }
     }
 
+    /// The path, if the error says that nothing exists there, and the caller may know that.
+    pub(crate) fn missing_path(&self) -> Option<&VfsPath> {
+        match self {
+            Error::Store { path, visibility: Visibility::Visible, cause: StoreError::NotFound } => Some(path),
+            _ => None,
+        }
+    }
+
     /// The Store's error, if this is [`Error::Store`].
     pub fn store_error(&self) -> Option<&StoreError> {
         match self {
@@ -416,10 +424,9 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Conflict => {
             format!("`{path}` doesn't have the expected version, so nothing was changed")
         }
-        StoreError::NoMatch => format!("`{path}` doesn't contain the text to replace"),
-        StoreError::Ambiguous(_) => format!(
-            "`{path}` contains the text to replace more than once; give more of the text around it, or replace all"
-        ),
+        StoreError::EditMismatch(mismatch) => {
+            format!("{}{}", mismatch.prefix(), hidden_mismatch(path, mismatch))
+        }
         StoreError::TooLarge { limit, .. }
         | StoreError::OverQuota { on: QuotaResource::FileBytes, allowed: limit, .. } => {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
@@ -431,6 +438,18 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         other => visible_message(path, other),
+    }
+}
+
+fn hidden_mismatch(path: &VfsPath, mismatch: &EditMismatch) -> String {
+    match mismatch.reason {
+        MismatchReason::NotFound(_) => format!("`{path}` doesn't contain the text to replace"),
+        MismatchReason::Ambiguous { .. } => format!(
+            "`{path}` contains the text to replace more than once; give more of the text around it, or replace all"
+        ),
+        MismatchReason::Unencodable { .. } => {
+            format!("the new text can't be written in the encoding of `{path}`; write the whole file instead")
+        }
     }
 }
 
@@ -446,12 +465,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Conflict => {
             format!("`{path}` has changed since it was read; read it again, then repeat the change")
         }
-        StoreError::NoMatch => {
-            format!("`{path}` doesn't contain the text to replace; read it and copy the text exactly")
-        }
-        StoreError::Ambiguous(count) => format!(
-            "`{path}` contains the text to replace {count} times; give more of the text around it, or replace all"
-        ),
+        StoreError::EditMismatch(mismatch) => format!("{}`{path}` {mismatch}", mismatch.prefix()),
         StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
         StoreError::Protected { path: inner } => {

@@ -43,8 +43,8 @@ pub use stead_core::store::{
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditFacts, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind,
     FactName, FactValue, Identity, InvalidFact, Mount, Name, Occurrences, Operation, OperationId, PathError,
-    Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs, VfsPath, Workspace, filesystem_map, monitor,
-    name, parse_thread_name, search, store, tools, vfs,
+    Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs, VfsPath, Workspace, edit, filesystem_map,
+    monitor, name, parse_thread_name, search, store, tools, vfs,
 };
 pub use stead_stores::database::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,

@@ -100,7 +100,7 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
     let read = json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } });
     let replies = call_all(&dir, &[write, edit, nonsense, read]);
     let texts: Vec<_> = replies.iter().map(|reply| reply["content"][0]["text"].as_str().unwrap()).collect();
-    assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a."]);
+    assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a:\n1\ttwo\n"]);
     assert!(texts[2].contains("unknown field `argument`"), "{}", texts[2]);
     assert_eq!(texts[3], "two");
     // Each call is on record as a call of that tool, in the thread that was named.

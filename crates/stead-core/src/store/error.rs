@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::edit::EditMismatch;
 use crate::error::ErrorKind;
 use crate::store::QuotaResource;
 
@@ -42,12 +43,9 @@ pub enum StoreError {
     /// A named pipe, a socket or a device.
     #[error("it is a {0}, which can't be read or written")]
     Special(crate::store::NodeKind),
-    /// The text to replace doesn't occur.
-    #[error("the text to replace doesn't occur in it")]
-    NoMatch,
-    /// The text to replace occurs more than once.
-    #[error("the text to replace occurs {0} times in it")]
-    Ambiguous(usize),
+    /// An edit doesn't fit the file.
+    #[error("{}it {_0}", _0.prefix())]
+    EditMismatch(Box<EditMismatch>),
     /// A directory can't be moved or copied into itself.
     #[error("a directory can't be moved or copied into itself")]
     IntoItself,
@@ -149,8 +147,7 @@ impl StoreError {
             StoreError::AlreadyExists | StoreError::NotEmpty => ErrorKind::AlreadyExists,
             StoreError::NotADirectory
             | StoreError::IsADirectory
-            | StoreError::NoMatch
-            | StoreError::Ambiguous(_)
+            | StoreError::EditMismatch(_)
             | StoreError::IntoItself
             | StoreError::InvalidName(_)
             | StoreError::Link(_)

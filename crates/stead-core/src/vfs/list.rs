@@ -229,7 +229,7 @@ impl<'v> Call<'v> {
         resolved.is_workspace() || self.shared().router.nested(&resolved.path).next().is_some()
     }
 
-    fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
+    pub(super) fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
         let store_page = Page { after: after.clone(), limit: page.limit.max(1) };
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
@@ -487,7 +487,7 @@ fn merge_page(
 }
 
 /// Encodes a page's last name as a cursor: in hexadecimal, since a name may be any bytes.
-fn encode_cursor(name: &Name) -> String {
+pub(super) fn encode_cursor(name: &Name) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

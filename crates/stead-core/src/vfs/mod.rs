@@ -28,6 +28,7 @@ mod copy;
 mod cut_off;
 mod draft_edits;
 mod draft_reservations;
+mod edit;
 mod feed_echoes;
 mod follow;
 mod fork;
@@ -45,6 +46,7 @@ mod redirect;
 mod resolve;
 mod search;
 mod single_record;
+mod suggest;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -56,6 +58,7 @@ pub(crate) use approval::{ApprovalRefusal, ApprovalRequest};
 pub use as_of::PointInTime;
 pub use batch::Batch;
 pub use copy::{CopyResult, Overwrite};
+pub use edit::{EditResult, Replacement};
 pub use follow::{FileWaker, FollowedFile};
 pub use history::{
     BlameLine, DiffOptions, Difference, DifferenceKind, IncompleteUndo, LogAction, LogChange, LogEntry,
@@ -63,12 +66,12 @@ pub use history::{
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
-pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
+pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRangeRead, TextRead, media_type};
 pub use redirect::{RedirectKind, Redirects};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
 pub use single_record::CallEnd;
-pub use write::{EditResult, RemoveOptions, RemoveResult, WriteOptions, WriteResult};
+pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
 use std::sync::Arc;

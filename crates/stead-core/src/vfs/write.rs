@@ -4,7 +4,6 @@ use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::edit::{Edit, Occurrences};
 use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
@@ -93,16 +92,6 @@ pub struct WriteResult {
     pub revision: Option<RevisionId>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
-}
-
-/// What an edit did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EditResult {
-    /// The result of the change to the file.
-    pub written: WriteResult,
-    /// How many replacements it made.
-    pub replaced: usize,
 }
 
 /// How something is removed.
@@ -245,32 +234,6 @@ impl Vfs {
                     Ok(written)
                 })?;
             Ok(written)
-        })
-    }
-
-    /// Replaces a text inside a file.
-    pub fn edit(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-    ) -> Result<EditResult> {
-        self.edit_with(path, old, new, occurrences, None)
-    }
-
-    /// Replaces a text inside a file. With `if_match`, only if the file has that version tag.
-    pub fn edit_with(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-        if_match: Option<TagRef>,
-    ) -> Result<EditResult> {
-        self.call("edit", [path.into_path()], |call, [path]| {
-            let edit = Edit::new(old, new, occurrences)?;
-            call.edit(path, &edit, if_match)
         })
     }
 
@@ -430,40 +393,7 @@ impl Call<'_> {
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<EditResult> {
-        let (edited, _) =
-            self.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
-                let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
-                self.check_own_precondition(resolved, expect)?;
-                if resolved.visibility() == Visibility::Hidden {
-                    expect = Precondition::Tag(self.check_own_file(resolved)?);
-                    self.note_prior_content(resolved, PriorContent::Replaced);
-                }
-                let VfsShared { limits, quota, .. } = self.shared();
-                let edit = edit
-                    .clone()
-                    .with_max_size(limits.max_file_size)
-                    .with_quota(*quota)
-                    .with_quota(resolved.workspace.quota());
-                // If nothing is there, or it isn't a file, the Store refuses the edit.
-                let size = resolved.store().stat(&resolved.node_path).map_or(0, |attr| attr.size);
-                let _memory = self.reserve(edit.memory_needed(size))?;
-                let step = Step::Edit {
-                    at: resolved.node_path.clone(),
-                    edit,
-                    expect,
-                    displaced: resolved.displaced_content(),
-                };
-                let applied = self.apply_step(resolved, step);
-                let (outcome, written) =
-                    applied.map_err(|cause| precondition_error(resolved, expect, cause))?;
-                self.advance_read_set(resolved, &outcome);
-                Ok(EditResult { written, replaced: outcome.replaced })
-            })?;
-        Ok(edited)
-    }
-
-    fn advance_read_set(&self, resolved: &ResolvedPath<'_>, outcome: &StepOutcome) {
+    pub(super) fn advance_read_set(&self, resolved: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
             self.shared().read_set.advance(&resolved.path, outcome.before, attr.tag);
         }
@@ -566,7 +496,7 @@ pub(super) fn write_result(
 
 /// The error of a change with a version tag precondition. Where the caller may not read, a mismatch now means that
 /// another writer has changed or removed the file since its tag was checked, so it is no longer the caller's own.
-fn precondition_error(
+pub(super) fn precondition_error(
     resolved: &ResolvedPath<'_>,
     expect: Precondition,
     cause: StoreError,

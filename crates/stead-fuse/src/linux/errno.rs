@@ -70,8 +70,7 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         StoreError::IntoItself
         | StoreError::InvalidName(_)
         | StoreError::Invalid(_)
-        | StoreError::NoMatch
-        | StoreError::Ambiguous(_) => Errno::EINVAL,
+        | StoreError::EditMismatch(_) => Errno::EINVAL,
         StoreError::Stopped(_) => Errno::EINTR,
         StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
     }

@@ -64,6 +64,11 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         |vfs| vfs.read_range("/rw/a", ByteRange { offset: 2, length: 3 }).map(drop),
         "read_range /rw/a ok 3",
     ),
+    (
+        "read_text_range",
+        |vfs| vfs.read_text_range("/rw/a", ByteRange { offset: 2, length: 3 }).map(drop),
+        "read_range /rw/a ok 3",
+    ),
     ("read_lines", |vfs| vfs.read_lines("/rw/a", LineRange::default()).map(drop), "read_lines /rw/a ok 8"),
     ("read_link", |vfs| vfs.read_link("/rw/link").map(drop), "read_link /rw/link ok 1"),
     (
@@ -109,6 +114,14 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
     (
         "edit_with",
         |vfs| vfs.edit_with("/rw/c", "two", "2", Occurrences::One, None).map(drop),
+        "edit /rw/c ok",
+    ),
+    (
+        "edit_all",
+        |vfs| {
+            let [old, new] = ["2", "two"];
+            vfs.edit_all("/rw/c", &[Replacement { old, new, occurrences: Occurrences::All }], None).map(drop)
+        },
         "edit /rw/c ok",
     ),
     ("mkdir", |vfs| vfs.mkdir("/rw/x/y", Parents::Create).map(drop), "mkdir /rw/x/y ok"),
@@ -211,6 +224,8 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../as_of.rs"),
         include_str!("../search.rs"),
         include_str!("../write.rs"),
+        include_str!("../edit.rs"),
+        include_str!("../suggest.rs"),
         include_str!("../copy.rs"),
         include_str!("../open_file.rs"),
         include_str!("../batch.rs"),
@@ -221,8 +236,9 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
     ];
-    // These answer without calling a Store.
+    // These answer without calling a Store, or look something up for a call that is recorded.
     let unaudited = [
+        "message_with_suggestion",
         "builder",
         "identity",
         "has_read_files",
