@@ -10,6 +10,7 @@ mod credential;
 mod human;
 mod interrupt;
 mod json;
+mod output;
 mod progress;
 mod session;
 mod telemetry;

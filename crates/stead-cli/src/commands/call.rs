@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     /// Approve all calls that need a person's approval
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
 }
 

@@ -37,9 +37,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let occurrences = if args.all { Occurrences::All } else { Occurrences::One };
     let edited = vfs.edit_with(&args.path, &old, &new, occurrences, args.if_match)?;
     if session.wants_json() {
-        let mut document = json::write_result(&edited.written);
-        document["replaced"] = edited.replaced.into();
-        session.print_json(&document)?;
+        session.print_json(&json::edit_result(&edited))?;
     }
     let count = human::count(edited.replaced as u64, "replacement", "replacements");
     session.say(format_args!("Made {count} in {}", edited.written.path));

@@ -45,7 +45,7 @@ impl TestDir {
             .env_remove("STEAD_TOKEN")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME");
-        command.env("HOME", home);
+        command.env("HOME", home).env("TZ", "UTC");
         command
     }
 
