@@ -10,6 +10,7 @@ mod credential;
 mod human;
 mod interrupt;
 mod json;
+mod output;
 mod progress;
 #[cfg(test)]
 mod reference;

@@ -3,7 +3,7 @@
 //! Data goes to stdout; messages for a person go to stderr.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -13,6 +13,7 @@ use stead::{Config, Identity, Stead, Stores, Vfs};
 use stead_server::print_to_stderr;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::output::{Output, OutputArgs};
 use crate::{human, json};
 
 /// Options that every command takes.
@@ -34,12 +35,14 @@ pub(crate) struct Globals {
     /// The thread that the agent works in
     #[arg(long, global = true, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// When to look.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AsOfArg {
-    /// Use an earlier version: its number, a snapshot's label or #number, a time, or an age (2h)
+    /// Use an earlier version: its number, a snapshot's label or #number, or a time (2h, yesterday, 2026-11-15 08:30)
     #[arg(long, value_name = "VERSION")]
     at: Option<String>,
 }
@@ -62,7 +65,7 @@ impl AsOfArg {
 /// One run of the binary.
 pub(crate) struct Session {
     globals: Globals,
-    stdout: BufWriter<StdoutLock<'static>>,
+    output: Output,
     styled: bool,
     credential: Option<OsString>,
     /// Where the command was started, if `-C` has changed the directory.
@@ -71,10 +74,8 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(globals: Globals, credential: Option<OsString>) -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let styled = io::stdout().is_terminal() && !no_color;
-        let stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Session { globals, stdout, styled, credential, start_directory: None }
+        let styled = globals.output.has_colour();
+        Session { globals, output: Output::new(), styled, credential, start_directory: None }
     }
 
     /// Changes to the directory that `-C` names, as git and make do.
@@ -111,9 +112,17 @@ impl Session {
         io::stdout().is_terminal()
     }
 
-    /// Whether to show progress: stderr is a terminal, and `--json` isn't given.
+    /// Whether to show progress: stderr is a terminal, and neither `--json` nor `--quiet` is given.
     pub(crate) fn shows_progress(&self) -> bool {
-        !self.globals.json && io::stderr().is_terminal()
+        !self.globals.json && !self.globals.output.quiet && io::stderr().is_terminal()
+    }
+
+    /// Lets a pager show what is longer than the terminal. For commands whose output people read from top to bottom;
+    /// called before anything is printed.
+    pub(crate) fn use_pager(&mut self) {
+        if !self.globals.json {
+            self.output.use_pager(&self.globals.output);
+        }
     }
 
     /// The path of the configuration file: the given one, or the one that was found.
@@ -211,7 +220,7 @@ impl Session {
 
     /// The output for data.
     pub(crate) fn stdout(&mut self) -> &mut impl Write {
-        &mut self.stdout
+        &mut self.output
     }
 
     /// Prints a line of data.
@@ -227,17 +236,22 @@ impl Session {
     /// Writes data. If the reader has closed the output, returns `CommandError::ReaderGone`, which ends the command.
     pub(crate) fn write_output(
         &mut self,
-        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+        write: impl FnOnce(&mut Output) -> io::Result<()>,
     ) -> Result<(), CommandError> {
-        write(&mut self.stdout).map_err(CommandError::output_error)
+        write(&mut self.output).map_err(CommandError::output_error)
     }
 
-    /// Prints a message for a person, unless `--json` is given.
+    /// Prints a message for a person, unless `--json` or `--quiet` is given.
     pub(crate) fn say(&mut self, message: impl std::fmt::Display) {
+        if !self.globals.json && !self.globals.output.quiet {
+            self.output.print_message(message);
+        }
+    }
+
+    /// Prints a warning for a person, also with `--quiet`, unless `--json` is given.
+    pub(crate) fn warn(&mut self, message: impl std::fmt::Display) {
         if !self.globals.json {
-            // Flushed first, so that output and message keep their order where both go to the same terminal.
-            let _ = self.stdout.flush();
-            print_to_stderr(message);
+            self.output.print_message(message);
         }
     }
 
@@ -247,19 +261,19 @@ impl Session {
         if unreadable.is_empty() {
             return;
         }
-        self.say(format_args!(
+        self.warn(format_args!(
             "{} could not be read:",
             human::count(unreadable.len() as u64, "path", "paths")
         ));
         for Unreadable { path, reason } in unreadable.iter().take(MAX_SHOWN) {
-            self.say(format_args!("  {path}: {reason}"));
+            self.warn(format_args!("  {path}: {reason}"));
         }
         if unreadable.len() > MAX_SHOWN {
-            self.say(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
+            self.warn(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
         }
     }
 
-    /// Text in a colour, if stdout is a terminal.
+    /// Text in a colour, if `--color` asks for it: `auto` does on a terminal.
     pub(crate) fn paint(&self, colour: Colour, text: impl std::fmt::Display) -> String {
         if self.styled { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
     }
@@ -272,10 +286,8 @@ impl Session {
             let printed = self.print_json(&json::error(kind.code(), &message));
             return printed.map_or(Exit::OK, |()| failure.exit());
         }
-        // Flushed first, so that output and message keep their order where both go to the same terminal.
-        let _ = self.stdout.flush();
         let prefix = if failure.has_location() { "" } else { "stead: " };
-        print_to_stderr(format_args!("{prefix}{}", human::escape_lines(&message)));
+        self.output.print_message(format_args!("{prefix}{}", human::escape_lines(&message)));
         failure.exit()
     }
 
@@ -303,7 +315,7 @@ impl Session {
 
     /// Flushes the output at the end of the run, and returns the exit code for a failure.
     pub(crate) fn finish(&mut self) -> Exit {
-        match self.stdout.flush() {
+        match self.output.finish() {
             Ok(()) => Exit::OK,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::OK,
             Err(error) => {

@@ -227,10 +227,9 @@ impl Stead {
             }
             return Ok(store.revision(number).into());
         }
-        time_text::parse_time(text, SystemClock.now()).map(PointInTime::Time).map_err(|_| {
-            let text = text.escape_debug();
-            stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into()
-        })
+        time_text::parse_time(text, SystemClock.now())
+            .map(PointInTime::Time)
+            .map_err(|_| Error::UnknownPoint { text: text.to_owned() })
     }
 
     /// The Store whose versions a path's numbers are. For a level above all Workspaces that is the first Store with a

@@ -214,7 +214,10 @@ impl Stores {
     /// Replaces the database's content with that of a backup, and returns the restored revision.
     pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let restore_error = |cause| match cause {
-            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
+            StoreError::NotFound => {
+                let what = format!("the backup `{}` can't be read", escaped_path(from));
+                Error::host(what, std::io::ErrorKind::NotFound.into())
+            }
             cause => cause.into(),
         };
         let database = match self.opener.database() {

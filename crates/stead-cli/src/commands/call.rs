@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
     /// Approve all calls that need a person's approval
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
 }
 

@@ -13,8 +13,27 @@ pub(crate) struct Args {
     /// The destination; with a / at the end, the directory to copy it into
     to: String,
     /// Replace an existing file
-    #[arg(long)]
+    #[arg(short = 'f', long, alias = "force")]
     overwrite: bool,
+    #[command(flatten)]
+    habits: CopyHabits,
+}
+
+/// Options of `cp` that change nothing here.
+#[derive(Debug, clap::Args)]
+struct CopyHabits {
+    /// For the habit: a directory is always copied with everything in it
+    #[arg(short, long, hide = true, short_alias = 'R')]
+    recursive: bool,
+    /// For the habit: modes and symlinks are always kept
+    #[arg(short, long, hide = true, short_alias = 'p')]
+    archive: bool,
+    /// For the habit: an existing file is only replaced with --overwrite
+    #[arg(short, long, hide = true, conflicts_with = "overwrite")]
+    no_clobber: bool,
+    /// For the habit: the copy is always reported
+    #[arg(short, long, hide = true)]
+    verbose: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {

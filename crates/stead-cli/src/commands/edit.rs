@@ -41,9 +41,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         .edit_with(&args.path, &old, &new, occurrences, args.if_match)
         .map_err(|error| CommandError::from(error).with_suggestion(&vfs))?;
     if session.wants_json() {
-        let mut document = json::write_result(&edited.written);
-        document["replaced"] = edited.replaced.into();
-        session.print_json(&document)?;
+        session.print_json(&json::edit_result(&edited))?;
     } else if let Some(excerpt) = &edited.excerpt {
         let number_line =
             |line: &ExcerptLine| format!("{:>6}\t{}", line.number, human::escape_text(&line.text));

@@ -1,12 +1,11 @@
 use std::time::Duration;
 
-use serde_json::json;
 use stead::{Clock, GcOptions, GcReport, Pruned, Retention, Stores, SystemClock};
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Delete history that is older than the retention, and free its space
 #[derive(Debug, clap::Args)]
@@ -42,14 +41,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if session.wants_json() {
-        session.print_json(&json!({
-            "forgotten": { "states": forgotten.states, "lines": forgotten.changes, "contents": forgotten.contents },
-            "freed": { "contents": collected.contents, "bytes": collected.bytes },
-            "waiting": { "bytes": collected.condemned },
-            "kept": pruned_stores.iter().map(|(store, pruned)| {
-                json!({ "store": store, "freed": pruned.freed, "bytes": pruned.kept })
-            }).collect::<Vec<_>>(),
-        }))?;
+        session.print_json(&json::collected(&forgotten, &collected, &pruned_stores))?;
         return Ok(Exit::OK);
     }
     let states = human::count(forgotten.states + forgotten.contents, "file version", "file versions");

@@ -1,13 +1,12 @@
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use stead::transfer::{CompareBy, ImportSource, TransferTotals};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Copy a directory or a tar archive of the host into a Workspace
 ///
@@ -62,7 +61,7 @@ pub(super) fn compare_by(checksum: bool) -> CompareBy {
 /// from agents don't count as refused: the import wasn't asked to bring them in.
 pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
     if session.wants_json() {
-        session.print_json(&totals_json(totals))?;
+        session.print_json(&json::transfer_totals(totals))?;
     }
     session.say(format_args!("{verb} {}.", totals_text(totals)));
     Ok(if totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
@@ -84,17 +83,4 @@ fn totals_text(totals: &TransferTotals) -> String {
             .map(|(number, singular, plural)| human::count(*number, singular, plural)),
     );
     parts.join(", ")
-}
-
-fn totals_json(totals: &TransferTotals) -> Value {
-    json!({
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "unchanged": totals.unchanged,
-        "skipped": totals.skipped,
-        "protected": totals.protected,
-        "refused": totals.refused,
-    })
 }

@@ -3,20 +3,27 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
+use crate::session::Session;
+use crate::{human, json};
 
-/// Write a manual page for each command into a directory, for packages
+/// Write the manual pages: stead.1, and one for each command
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The directory, which has to exist
+    /// The directory to write them to; it is created if it doesn't exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-pub(super) fn run(args: &Args) -> CommandResult {
-    clap_mangen::generate_to(crate::Cli::command(), &args.directory).map_err(|cause| {
-        let directory = human::host_path(&args.directory);
-        CommandError::host(format!("the manual pages can't be written into `{directory}`"), cause)
-    })?;
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    let shown_path = human::host_path(&args.directory);
+    std::fs::create_dir_all(&args.directory)
+        .and_then(|()| clap_mangen::generate_to(crate::Cli::command(), &args.directory))
+        .map_err(|error| CommandError::host(format!("`{shown_path}` can't be written"), error))?;
+    if session.wants_json() {
+        session.print_json(&json::manual_pages(&shown_path))?;
+    }
+    session.say(format_args!(
+        "Wrote the manual pages to {shown_path}. `man -l {shown_path}/stead.1` shows the first."
+    ));
     Ok(Exit::OK)
 }

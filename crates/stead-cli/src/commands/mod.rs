@@ -12,6 +12,7 @@ mod content;
 mod cp;
 mod demo;
 mod diff;
+pub(crate) mod difference;
 mod discard;
 mod doctor;
 mod edit;
@@ -98,7 +99,6 @@ pub(crate) enum Command {
     RestoreBackup(restore_backup::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
     Man(man::Args),
 }
 
@@ -147,12 +147,12 @@ impl Command {
             Command::RestoreBackup(args) => restore_backup::run(args, session),
             Command::Doctor(args) => doctor::run(args, session),
             Command::Completions(args) => completions::run(args, session),
-            Command::Man(args) => man::run(&args),
+            Command::Man(args) => man::run(args, session),
         }
     }
 }
 
-/// Parses a time such as `2026-11-15` or `2h` (ago), for clap.
+/// Parses a time such as `2h`, `yesterday` or `2026-11-15 08:30`, for clap.
 fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
     stead::time_text::parse_time(text, SystemClock.now())
 }

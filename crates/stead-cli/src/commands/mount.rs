@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
 use stead_fuse::{FuseMount, MountError, MountOptions, OrphanedMount};
@@ -14,8 +13,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
 use crate::session::{AsOfArg, Session};
+use crate::{human, json};
 
 /// How often the command checks whether the mount is still there.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -117,7 +116,7 @@ fn options(args: &Args, config: &Config, stead: &Stead, immutable: bool) -> Moun
 fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
     let shown_path = human::escape_text(&mount.mount_point().to_string_lossy()).to_string();
     if session.wants_json() {
-        session.print_json(&json!({ "mounted": shown_path }))?;
+        session.print_json(&json::mounted(&shown_path))?;
     } else {
         session.print_line(format_args!("Mounted at {shown_path}"))?;
         if session.is_terminal() {

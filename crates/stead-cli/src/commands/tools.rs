@@ -29,6 +29,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&tools.iter().map(|tool| as_json(tool, &toolbox)).collect())?;
         return Ok(Exit::OK);
     }
+    session.use_pager();
     for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
             session.print_line("")?;

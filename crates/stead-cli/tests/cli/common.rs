@@ -48,7 +48,7 @@ impl TestDir {
             .env_remove("STEAD_TOKEN")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME");
-        command.env("HOME", self.home.path());
+        command.env("HOME", self.home.path()).env("TZ", "UTC");
         command
     }
 

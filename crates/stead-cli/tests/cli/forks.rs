@@ -97,9 +97,9 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     +2
     "#);
     assert_snapshot!(coder(&["--json", "diff", "--fork", "draft"]), @r#"
-    {"binary":false,"diff":"@@ -0,0 +1 @@\n+added\n","differs":"added","from":null,"kind":"file","modes":null,"path":"/forks/draft/added.md","sizes":[0,6]}
-    {"binary":false,"diff":null,"differs":"moved","from":"/forks/draft/old.md","kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
-    {"binary":false,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","differs":"changed","from":null,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
+    {"binary":false,"deletions":0,"diff":"@@ -0,0 +1 @@\n+added\n","difference":"added","from":null,"insertions":1,"kind":"file","modes":null,"path":"/forks/draft/added.md","sizes":[0,6]}
+    {"binary":false,"deletions":null,"diff":null,"difference":"moved","from":"/forks/draft/old.md","insertions":null,"kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
+    {"binary":false,"deletions":1,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","difference":"changed","from":null,"insertions":1,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
     "#);
     assert_snapshot!(without_times(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
     assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"

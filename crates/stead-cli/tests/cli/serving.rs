@@ -277,7 +277,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
     let token: Value = serde_json::from_str(&list).unwrap();
     assert_eq!(token["agent"], "coder");
     assert_eq!(token["thread"], "t1");
-    assert!(token["expires"].is_string() && token["lastUsed"].is_null(), "{token}");
+    assert!(token["expires"].is_string() && token["last_used"].is_null(), "{token}");
     assert!(!list.contains(secret.trim_end()));
     assert!(dir.run(["token", "list"]).contains("coder in t1"));
     let id = token["id"].as_str().unwrap();

@@ -71,8 +71,9 @@ pub enum StoreError {
     },
     /// The change would exceed a quota.
     #[error(
-        "this would use {wanted} {on}, but only {allowed} are allowed{}. Delete something, or ask for a higher quota",
-        usage_suffix(*used)
+        "this would use {wanted} {on}, but only {allowed} are allowed{}. {}, or ask for a higher quota",
+        usage_suffix(*used),
+        if *on == QuotaResource::FileBytes { "Split the file" } else { "Delete something" }
     )]
     OverQuota {
         /// The resource that would be exceeded.

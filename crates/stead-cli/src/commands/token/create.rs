@@ -5,8 +5,8 @@ use stead::{Clock, SystemClock, Timestamp, Tokens};
 
 use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_nonzero_duration;
-use crate::human;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Create a token for an agent, and show it once
 #[derive(Debug, clap::Args)]
@@ -32,9 +32,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let result_format = ResultFormat::structured_if(args.structured);
     let (token, secret) = Tokens::of(&config).create_with_results(identity, expires, result_format, now)?;
     if session.wants_json() {
-        let mut document = super::as_json(&token);
-        document["token"] = secret.into();
-        session.print_json(&document)?;
+        session.print_json(&json::new_token(&token, &secret))?;
         return Ok(Exit::OK);
     }
     session.print_line(&secret)?;
