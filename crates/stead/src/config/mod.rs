@@ -30,10 +30,12 @@ mod config_error;
 mod directories;
 mod find;
 mod host_check;
+mod line_index;
 mod nearest;
 mod overlap;
 mod reserved_keys;
 mod section;
+mod shared_directory;
 mod stores;
 mod workspace_location;
 
@@ -169,10 +171,11 @@ impl Config {
         Config::load(&Config::find(explicit)?)
     }
 
-    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds.
+    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds, and that no two
+    /// Stores contradict each other.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let config = Config::read(file)?;
-        let problems = config.bypassed_workspaces();
+        let problems = config.contradictions();
         if problems.is_empty() {
             Ok(config)
         } else {
