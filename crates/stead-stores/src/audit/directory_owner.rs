@@ -21,7 +21,8 @@ use crate::database::schema::IDENTITY;
 
 /// The message where the directory belongs to another database.
 pub(crate) const OTHER_DATABASE: &str = "the state directory has the audit of another database; name that database in \
-     [database], or move it to the file that is named there, or give this one a stead.toml in a directory of its own";
+     [database], or move it to the file that is named there; if it is lost, restore a backup, or move `audit` out of the \
+     state directory; a second database needs a stead.toml in a directory of its own";
 
 impl AuditDirectory {
     /// Fails if this directory belongs to another database. If it belongs to none, it belongs to this one from now on.
