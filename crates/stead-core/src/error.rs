@@ -468,6 +468,9 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::EditMismatch(mismatch) => format!("{}`{path}` {mismatch}", mismatch.prefix()),
         StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
+        StoreError::Protected { path: inner } if inner == "." => format!(
+            "`{path}` can't be moved, copied or removed as a whole: it is protected and read-only for agents"
+        ),
         StoreError::Protected { path: inner } => {
             format!(
                 "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"

@@ -128,8 +128,8 @@ pub enum Barrier {
     ExcludedFromFork,
 }
 
-/// Whether a person has to approve calls in a Workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether a person has to approve calls in a Workspace. The stricter policy is the greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ApprovalPolicy {
     /// No approval.
     #[default]

@@ -10,6 +10,7 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 mod error;
+mod fork_access;
 mod forks;
 mod host_locations;
 mod lazy_audit_log;

@@ -3,7 +3,6 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
@@ -15,9 +14,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
-
-/// How often the command checks whether the mount is still there.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Mount the stead as an ordinary directory, for any program
 ///
@@ -147,13 +143,17 @@ impl MountSignals {
     /// Waits for a signal, or until someone unmounts the mount.
     fn wait(self, mount: &FuseMount) {
         let MountSignals { runtime, mut shutdown } = self;
+        let session_end = mount.session_end();
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        // In a plain thread: the runtime would wait for a task of its own to end.
+        std::thread::spawn(move || {
+            session_end.wait();
+            let _ = sender.send(());
+        });
         runtime.block_on(async {
-            let mut poll = tokio::time::interval(POLL_INTERVAL);
-            loop {
-                tokio::select! {
-                    () = shutdown.recv() => return,
-                    _ = poll.tick() => if mount.is_unmounted() { return },
-                }
+            tokio::select! {
+                () = shutdown.recv() => {}
+                _ = ended => {}
             }
         });
     }

@@ -342,3 +342,20 @@ fn a_server_prints_its_address_and_ends_on_sigterm() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(server.child.wait().unwrap().success());
 }
+
+#[test]
+fn a_server_says_that_its_configuration_file_is_gone_and_goes_on() {
+    let dir = TestDir::new();
+    let mut server = Launched::new(dir.command(["mcp"]));
+    server.initialize();
+    let mut stderr = BufReader::new(server.child.stderr.take().unwrap()).lines();
+    let saved = std::fs::read(dir.path("stead.toml")).unwrap();
+    std::fs::remove_file(dir.path("stead.toml")).unwrap();
+    let message = stderr.next().unwrap().unwrap();
+    assert!(message.starts_with("stead: the configuration file is gone"), "{message}");
+    assert_eq!(server.call("list_directory", json!({ "path": "/" }))["isError"], false);
+    std::fs::write(dir.path("stead.toml"), saved).unwrap();
+    assert_eq!(stderr.next().unwrap().unwrap(), "stead: the changed configuration is now in use");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+}

@@ -171,10 +171,47 @@ impl<'v> Call<'v> {
         if from.workspace.protect().is_empty() && !to.workspace.protect().is_empty() && is_directory() {
             git_repository::check_no_repository(from).map_err(|cause| from.store_error(cause))?;
         }
+        if kind == TransferKind::Copy
+            && from.is_workspace()
+            && matches!(from.store().stat(&from.node_path), Err(StoreError::NotFound))
+        {
+            return self.copy_synthetic_directory(ends, overwrite);
+        }
         if same_store(from.store(), to.store()) {
+            if kind == TransferKind::Move && from.node_path == to.node_path {
+                return Err(self.same_file_error(ends));
+            }
             self.transfer_within_store(kind, ends, overwrite, tag)
         } else {
             self.transfer_across_stores(kind, ends, overwrite, tag)
+        }
+    }
+
+    /// Copies a Workspace whose Store has nothing at its path yet: it is listed as an empty directory, so the copy is one.
+    fn copy_synthetic_directory(&self, ends: &TransferEnds<'_>, overwrite: Overwrite) -> Result<CopyResult> {
+        let to = ends.to;
+        match to.store().stat(&to.node_path) {
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
+            Ok(_) => return Err(to.store_error(hide_existing(to, overwrite, StoreError::AlreadyExists))),
+        }
+        let step = Step::Mkdir { at: to.node_path.clone(), parents: Parents::Create, mode: None };
+        let applied = self.apply(to.store(), vec![step], ChangeStage::Final);
+        let applied = applied.map_err(|cause| to.store_error(cause.in_step(0, Side::To)))?;
+        Ok(self.copy_result(ends, Some(1), None, applied.revision))
+    }
+
+    /// The error of a move to its own place, by the same path or by that of another Workspace on the same files. What
+    /// doesn't exist is reported as missing, unless the caller may not know.
+    fn same_file_error(&self, ends: &TransferEnds<'_>) -> Error {
+        let TransferEnds { from, to } = ends;
+        match from.store().stat(&from.node_path) {
+            Err(cause) if from.visibility() == Visibility::Visible => from.store_error(cause),
+            _ => Error::Invalid(format!(
+                "`{}` and `{}` are the same file, so nothing was moved",
+                from.reported_path(),
+                to.reported_path()
+            )),
         }
     }
 

@@ -229,6 +229,16 @@ impl<'v> Call<'v> {
         resolved.is_workspace() || self.shared().router.nested(&resolved.path).next().is_some()
     }
 
+    /// Whether the directory that contains a path is only synthetic: it is listed, but its Store has nothing there yet.
+    pub(super) fn is_in_synthetic_directory(&self, resolved: &ResolvedPath<'_>) -> bool {
+        let (workspace, parent) = (resolved.workspace, resolved.path.parent());
+        let Some(parent) = parent.filter(|_| !resolved.is_workspace()) else { return false };
+        let relative_path = parent.strip_prefix(workspace.prefix()).unwrap_or_default();
+        let is_listed = relative_path.is_empty() || self.shared().router.nested(&parent).next().is_some();
+        let stat = || resolved.store().stat(&workspace.mount().node_path(relative_path));
+        is_listed && matches!(stat(), Err(StoreError::NotFound))
+    }
+
     pub(super) fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
         let store_page = Page { after: after.clone(), limit: page.limit.max(1) };

@@ -241,9 +241,11 @@ impl Vfs {
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
             let result = call.resolve_and_call(path, Access::Write, |resolved| {
-                // An error about a missing parent would disclose what is there.
-                let parents =
-                    if resolved.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+                // An error about a missing parent would disclose what is there, and one about a synthetic directory would
+                // contradict its listing.
+                let creates_parents =
+                    resolved.visibility() == Visibility::Hidden || call.is_in_synthetic_directory(resolved);
+                let parents = if creates_parents { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: resolved.node_path.clone(), parents, mode: None };
                 call.apply_step(resolved, step).map(|(_, written)| written)
             });

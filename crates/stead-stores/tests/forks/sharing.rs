@@ -157,6 +157,25 @@ fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
 }
 
 #[test]
+fn a_fork_knows_where_it_comes_from_and_is_not_mistaken_for_another_of_its_name() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let first = Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    let of_the_fork = Fork { created_by: "reviewer".into(), ..fork_record("coder", "second") };
+    first.forks().unwrap().fork(&of_the_fork).unwrap();
+    let records = database.fork_records("coder").unwrap();
+    for record in &records {
+        assert_eq!((record.origin.as_str(), &*record.namespace), ("coder", &["base".to_owned()][..]));
+    }
+    assert_eq!(read(&database.open_fork(&records[0]).unwrap(), "f").unwrap(), "1");
+    first.maintenance().unwrap().destroy().unwrap();
+    Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    assert!(matches!(database.open_fork(&records[0]), Err(StoreError::NotFound)));
+    assert_eq!(database.fork_records("coder").unwrap()[1].origin, "coder");
+}
+
+#[test]
 fn a_base_stays_while_there_are_forks_of_it() {
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();

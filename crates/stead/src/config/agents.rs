@@ -1,6 +1,6 @@
 //! Reads `[agents.NAME]` and the Workspaces of each agent.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
@@ -13,11 +13,19 @@ use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
+/// The names of all Stores.
+struct StoreNames<'d> {
+    /// In the order of the file.
+    in_order: &'d [String],
+    known: HashSet<&'d str>,
+}
+
 pub(super) fn agents(
     document: &Document<'_>,
     top: &Section<'_>,
     stores: &[String],
 ) -> BTreeMap<String, AgentConfig> {
+    let stores = &StoreNames { in_order: stores, known: stores.iter().map(String::as_str).collect() };
     let mut agents = BTreeMap::new();
     for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
@@ -63,7 +71,7 @@ fn workspaces(
     document: &Document<'_>,
     name: &str,
     agent: &Section<'_>,
-    stores: &[String],
+    stores: &StoreNames<'_>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -94,7 +102,11 @@ fn workspaces(
 }
 
 /// Reads the rest of a Workspace's keys, and returns the Workspace if all of them are valid.
-fn workspace(section: &Section<'_>, prefix: Option<VfsPath>, stores: &[String]) -> Option<WorkspaceConfig> {
+fn workspace(
+    section: &Section<'_>,
+    prefix: Option<VfsPath>,
+    stores: &StoreNames<'_>,
+) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
         Ok(scope) => Some(scope),
@@ -145,14 +157,14 @@ fn parse_path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<Vf
     }
 }
 
-fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Option<String> {
-    let names = || stores.iter().map(String::as_str);
-    if names().any(|store| store == name.value) {
+fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &StoreNames<'_>) -> Option<String> {
+    if stores.known.contains(name.value) {
         return Some(name.value.to_owned());
     }
+    let names = || stores.in_order.iter().map(String::as_str);
     let hint = match nearest(name.value, names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if stores.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
+        None if stores.known.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
         None => format!("there are {}", quoted_list(names())),
     };
     section.reject_value(name, format!("there is no Store `{}`; {hint}", name.value.escape_debug()));

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use stead_core::name::escape_text;
@@ -130,9 +129,8 @@ pub struct ConfigDiagnostic {
 }
 
 impl ConfigDiagnostic {
-    /// A message about the span of `text`.
-    pub(super) fn at_span(text: &str, span: &Range<usize>, message: &str) -> Self {
-        let (line, column) = line_and_column(text, span.start);
+    /// A message about what is at this line and column.
+    pub(super) fn at((line, column): (usize, usize), message: &str) -> Self {
         // The message may quote names from the file, and these can contain control characters.
         ConfigDiagnostic { line, column, message: escape_text(message).to_string() }
     }
@@ -141,26 +139,5 @@ impl ConfigDiagnostic {
 impl fmt::Display for ConfigDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)
-    }
-}
-
-/// The line and column of a byte offset, counted from 1; the column in characters.
-pub(super) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
-    let before = &text[..text.floor_char_boundary(byte)];
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_and_columns_are_counted_from_one_in_characters() {
-        let text = "a\n\u{e9}b\n";
-        assert_eq!(line_and_column(text, 0), (1, 1));
-        assert_eq!(line_and_column(text, 2), (2, 1));
-        assert_eq!(line_and_column(text, 4), (2, 2));
-        assert_eq!(line_and_column(text, 999), (3, 1));
     }
 }

@@ -32,10 +32,12 @@ mod directories_file;
 mod find;
 mod host_check;
 mod keys;
+mod line_index;
 mod nearest;
 mod overlap;
 mod reserved_keys;
 mod section;
+mod shared_directory;
 mod stores;
 mod workspace_location;
 
@@ -173,10 +175,11 @@ impl Config {
         Config::load(&Config::find(explicit)?)
     }
 
-    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds.
+    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds, and that no two
+    /// Stores contradict each other.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let config = Config::read(file)?;
-        let problems = config.bypassed_workspaces();
+        let problems = config.contradictions();
         if problems.is_empty() {
             Ok(config)
         } else {

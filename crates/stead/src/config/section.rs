@@ -8,14 +8,15 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::config_error::{ConfigDiagnostic, line_and_column};
+use super::config_error::ConfigDiagnostic;
 use super::host_check::{HostCheck, HostCheckKind};
 use super::keys::{self, Key, TableKeys, ValueKind};
+use super::line_index::LineIndex;
 use super::nearest::{nearest, quoted_list};
 
 /// The file's text, and the problems, warnings and host checks collected while reading it.
 pub(super) struct Document<'t> {
-    text: &'t str,
+    lines: LineIndex<'t>,
     problems: RefCell<Vec<ConfigDiagnostic>>,
     warnings: RefCell<Vec<ConfigDiagnostic>>,
     host_checks: RefCell<Vec<HostCheck>>,
@@ -24,7 +25,7 @@ pub(super) struct Document<'t> {
 impl<'t> Document<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         Document {
-            text,
+            lines: LineIndex::new(text),
             problems: RefCell::default(),
             warnings: RefCell::default(),
             host_checks: RefCell::default(),
@@ -33,23 +34,27 @@ impl<'t> Document<'t> {
 
     /// Reports a mistake.
     pub(super) fn add_problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
+        self.problems.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
     }
 
     /// Reports something that has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.warnings.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
+        self.warnings.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
     }
 
     /// Adds a check to make on the host later, with the position in the file that it is about.
     fn add_host_check(&self, span: &Range<usize>, kind: HostCheckKind) {
-        let (line, column) = line_and_column(self.text, span.start);
+        let (line, column) = self.position(span);
         self.host_checks.borrow_mut().push(HostCheck { line, column, kind });
     }
 
     /// The line where a span begins.
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        line_and_column(self.text, span.start).0
+        self.position(span).0
+    }
+
+    fn position(&self, span: &Range<usize>) -> (usize, usize) {
+        self.lines.line_and_column(span.start)
     }
 
     /// The whole file as a section.
