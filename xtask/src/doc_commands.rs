@@ -62,38 +62,40 @@ fn run_page(path: &Path, binary: &Path) -> Result {
         return Ok(());
     }
     let mut shell = Shell::start(binary)?;
-    if path.parent().is_some_and(|directory| directory.ends_with("guide")) {
-        run_command(&DocCommand::setup(0, GUIDE_SETUP), &mut shell, &mut ShownVariables::default())?;
-    }
+    let is_guide = path.parent().is_some_and(|directory| directory.ends_with("guide"));
+    let guide_setup = is_guide.then(|| DocCommand::setup(0, GUIDE_SETUP));
     let mut shown = ShownVariables::default();
     let mut problems = Vec::new();
-    for command in &page.commands {
-        if let Err(problem) = run_command(command, &mut shell, &mut shown) {
-            problems.push(format!("line {}: {problem}", command.line));
-        }
+    for command in guide_setup.iter().chain(&page.commands) {
+        let problem = run_command(command, &mut shell, &mut shown)?;
+        problems.extend(problem.map(|problem| format!("line {}: {problem}", command.line)));
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
 }
 
-/// Runs one command, and compares its output with what the page shows.
-fn run_command(command: &DocCommand, shell: &mut Shell, shown: &mut ShownVariables) -> Result {
+/// Runs one command, and compares its output with what the page shows. Returns what is wrong, and fails if no further
+/// command can be run.
+fn run_command(
+    command: &DocCommand,
+    shell: &mut Shell,
+    shown: &mut ShownVariables,
+) -> Result<Option<String>> {
     let text = shown.replace_in(&command.text);
     let ran = shell.run(&text)?;
     let may_fail = command.output.as_deref().is_some_and(|output| output.starts_with("stead: "));
     if ran.status != 0 && !may_fail {
-        return Err(format!("`{}` ended with {}:\n{}", text.trim(), ran.status, ran.output).into());
+        return Ok(Some(format!("`{}` ended with {}:\n{}", text.trim(), ran.status, ran.output)));
     }
-    let Some(expected) = &command.output else { return Ok(()) };
+    let Some(expected) = &command.output else { return Ok(None) };
     if without_variables(expected.trim_end()) != without_variables(ran.output.trim_end()) {
-        return Err(format!(
+        return Ok(Some(format!(
             "`{}` prints something else than the page shows. The page:\n{expected}\nThis run:\n{}",
             text.trim(),
             ran.output
-        )
-        .into());
+        )));
     }
     shown.remember(expected, &ran.output);
-    Ok(())
+    Ok(None)
 }
 
 /// The ids and times that a page shows, and those of this run in their place.
@@ -128,8 +130,7 @@ mod tests {
         let page = Page::parse(page).unwrap();
         let mut shell = Shell::start(Path::new("/bin/true")).unwrap();
         let mut shown = ShownVariables::default();
-        let mut results = page.commands.iter().map(|command| run_command(command, &mut shell, &mut shown));
-        results.find_map(|result| result.err().map(|error| error.to_string()))
+        page.commands.iter().find_map(|command| run_command(command, &mut shell, &mut shown).unwrap())
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub(crate) fn run() -> Result {
         check(&environment.join("bin/stead"))
     })?;
     steps.run("Dockerfile", || check_dockerfile(&packages))?;
+    steps.run("names in the README", || check_readme(&packages))?;
     steps.finish()
 }
 
@@ -115,6 +116,20 @@ fn check_installed(stead: &Path, version: &str) -> Result {
     } else {
         Err("the installed server offers no `write_file`".into())
     }
+}
+
+/// Checks that the README names the packages as they are called. It shows those for x86-64.
+fn check_readme(packages: &Path) -> Result {
+    let readme = fs::read_to_string(programs::root().join("README.md"))?;
+    for ending in [".tar.gz", ".deb", ".tgz"] {
+        let path = package(packages, ending)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.replace("aarch64", "x86_64").replace("_arm64", "_amd64").replace("-arm64", "-x64");
+        if !readme.contains(&name) {
+            return Err(format!("the README doesn't name `{name}`").into());
+        }
+    }
+    Ok(())
 }
 
 /// Checks the instructions of the Dockerfile, and that the files which it copies are beside it.

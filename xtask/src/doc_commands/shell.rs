@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -67,10 +67,12 @@ impl Shell {
         let (script, output) = (self.directory.path().join("command"), self.directory.path().join("output"));
         fs::write(&script, text)?;
         writeln!(self.input, ". {} >{} 2>&1 </dev/null; echo $?", script.display(), output.display())?;
-        let status = self
-            .statuses
-            .recv_timeout(TIMEOUT)
-            .map_err(|_| format!("`{}` doesn't end; mark its block with `norun: REASON`", text.trim()))?;
+        let status = self.statuses.recv_timeout(TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                format!("`{}` doesn't end; mark its block with `norun: REASON`", text.trim())
+            }
+            RecvTimeoutError::Disconnected => format!("`{}` ends the shell", text.trim()),
+        })?;
         Ok(RanCommand {
             status: status.parse()?,
             output: String::from_utf8_lossy(&fs::read(output)?).into_owned(),
