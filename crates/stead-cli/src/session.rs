@@ -18,6 +18,7 @@ use crate::{human, json};
 
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Globals {
     /// The configuration file [default: ./stead.toml, then ~/.config/stead/stead.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STEAD_CONFIG", hide_env_values = true)]

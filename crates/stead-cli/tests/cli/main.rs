@@ -13,6 +13,7 @@ mod fixtures;
 mod forks;
 mod git_repositories;
 mod habits;
+mod help;
 mod history;
 mod interrupted;
 mod json_documents;

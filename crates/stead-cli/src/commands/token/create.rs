@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
     thread: Option<String>,
     /// How long the token is valid: 12h, 30d [default: until it is revoked]
-    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
