@@ -18,6 +18,7 @@ use crate::{human, json};
 
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Globals {
     /// Run as if started in this directory
     #[arg(short = 'C', long, global = true, value_name = "DIR")]

@@ -139,8 +139,9 @@ impl Error {
 /// What to do if the audit log can't be opened, after a semicolon. Empty if the cause says it.
 fn audit_hint(cause: &Error) -> &'static str {
     match cause {
-        // A database of another format, of another program, or a damaged one.
-        Error::Store(StoreError::Unsupported(_) | StoreError::Invalid(_) | StoreError::Corrupt(_)) => "",
+        // A database of another format, of another program, a damaged one, or one in the wrong place.
+        Error::Store(StoreError::Unsupported(_) | StoreError::Invalid(_) | StoreError::Corrupt(_))
+        | Error::Invalid(_) => "",
         cause if cause.kind() == ErrorKind::Quota => {
             "; free space on the disk of the state directory `.stead`: delete files there that aren't Stead's, or run \
              `stead gc`"

@@ -464,7 +464,7 @@ impl StoreOpener {
             self.create_state_directory().map_err(state_directory_error)?;
         }
         if !Database::existed_at(path) {
-            create_private_file(path).map_err(|cause| Error::host("the database can't be created", cause))?;
+            create_private_file(path).map_err(database_creation_error)?;
         }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(opened.insert(Database::open(path, options)?).clone())
@@ -533,6 +533,17 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
         })
     });
     [config.state_directory(), config.file().to_owned()].into_iter().chain(database_files).collect()
+}
+
+/// The error of a database that can't be created. A directory that isn't there is a mistake in the configuration, not
+/// the answer to what was asked.
+fn database_creation_error(cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Invalid(
+            "the database's directory doesn't exist; create it, or name another file in `url` under [database]".to_owned(),
+        ),
+        _ => Error::host("the database can't be created", cause),
+    }
 }
 
 fn state_directory_error(cause: io::Error) -> Error {

@@ -129,7 +129,7 @@ fn skip_rest_of_line(input: &mut impl BufRead) -> Result<bool, CommandError> {
 
 fn print_reply(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
     if let Some(failure) = &reply.failure {
-        session.say(format_args!("{}: {}", failure.kind, human::escape_lines(&failure.message)));
+        session.warn(format_args!("{}: {}", failure.kind, human::escape_lines(&failure.message)));
         return Ok(());
     }
     for block in reply.clone().for_model() {

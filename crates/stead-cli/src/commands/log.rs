@@ -9,7 +9,7 @@ use crate::{human, json};
 /// List the changes to a path or to all Workspaces, newest first
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only changes to this path or below it; the path may be deleted
+    /// Only changes to this path or below it, even if it was deleted
     #[arg(value_name = "PATH")]
     path: Option<String>,
     /// Only changes by this agent
@@ -25,10 +25,10 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50, visible_alias = "max-count")]
     limit: usize,
     /// Also show the changed lines
-    #[arg(short, long, conflicts_with = "oneline")]
+    #[arg(short, long)]
     patch: bool,
     /// Also show how many lines were added and removed in each file
-    #[arg(long, conflicts_with_all = ["patch", "oneline"])]
+    #[arg(long, conflicts_with = "patch")]
     stat: bool,
     /// Show each change on one line
     #[arg(long)]
@@ -36,14 +36,12 @@ pub(crate) struct Args {
 }
 
 /// What is shown of each change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LogStyle {
-    /// What happened to which path.
-    Paths,
-    /// The differences, in this style.
-    Differences(DiffStyle),
-    /// One line.
-    Oneline,
+#[derive(Debug, Clone, Copy)]
+struct LogStyle {
+    /// Whether the operation is shown on one line with the first path, instead of a line and one for each path.
+    is_oneline: bool,
+    /// How the differences are shown, if they are.
+    differences: Option<DiffStyle>,
 }
 
 /// How many digits of an operation's id a line shows. They hold its time to the millisecond.
@@ -55,12 +53,12 @@ const MAX_SHOWN_PATHS: usize = 10;
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     session.use_pager();
-    let style = match (args.patch, args.stat, args.oneline) {
-        (true, ..) => LogStyle::Differences(DiffStyle::Patch),
-        (_, true, _) => LogStyle::Differences(DiffStyle::Stat),
-        (.., true) => LogStyle::Oneline,
-        _ => LogStyle::Paths,
+    let differences = match (args.patch, args.stat) {
+        (true, _) => Some(DiffStyle::Patch),
+        (false, true) => Some(DiffStyle::Stat),
+        (false, false) => None,
     };
+    let style = LogStyle { is_oneline: args.oneline, differences };
     let entries = stead.single_record("log", args.path.as_deref(), CommandError::kind, |stead| {
         let find = |prefix| stead.find_operation(prefix, OperationsOf::Everyone);
         let query = LogQuery {
@@ -69,7 +67,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             operation: args.operation.as_ref().map(find).transpose()?,
             since: args.since,
             limit: args.limit,
-            diff: matches!(style, LogStyle::Differences(_)).then(DiffOptions::default),
+            diff: differences.map(|_| DiffOptions::default()),
         };
         Ok::<_, CommandError>(stead.vfs().log(&query)?)
     })?;
@@ -78,11 +76,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     for entry in &entries {
         if session.wants_json() {
-            let differences = match style {
-                LogStyle::Differences(style) => Some(style.hunks()),
-                LogStyle::Paths | LogStyle::Oneline => None,
-            };
-            session.print_json(&json::log_entry(entry, differences))?;
+            session.print_json(&json::log_entry(entry, differences.map(DiffStyle::hunks)))?;
         } else {
             print_entry(entry, style, session)?;
         }
@@ -91,9 +85,22 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 fn print_entry(entry: &LogEntry, style: LogStyle, session: &mut Session) -> Result<(), CommandError> {
-    if style == LogStyle::Oneline {
-        return print_line(entry, session);
+    if style.is_oneline {
+        print_line(entry, session)?;
+    } else {
+        print_heading(entry, session)?;
     }
+    match style.differences {
+        Some(differences) => print_differences(&entry.differences, differences, session)?,
+        None if style.is_oneline => return Ok(()),
+        None => return print_paths(entry, session),
+    }
+    // A log with differences is long, so its entries are set apart.
+    if style.is_oneline { Ok(()) } else { session.print_line("") }
+}
+
+/// Prints the operation of an entry.
+fn print_heading(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
     let operation = &entry.operation;
     let undo_note = match (entry.undone, entry.undoes.len()) {
         (true, _) => " (undone)".to_owned(),
@@ -111,11 +118,11 @@ fn print_entry(entry: &LogEntry, style: LogStyle, session: &mut Session) -> Resu
         session.paint(Colour::Cyan, human::escape_text(&author)),
         human::escape_text(&operation.tool),
         session.paint(Colour::Dim, operation.id),
-    ))?;
-    if let LogStyle::Differences(style) = style {
-        print_differences(&entry.differences, style, session)?;
-        return session.print_line("");
-    }
+    ))
+}
+
+/// Prints what happened to the paths of an entry.
+fn print_paths(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
     for change in entry.changes.iter().take(MAX_SHOWN_PATHS) {
         let (letter, colour) = match change.action {
             LogAction::Created => ('A', Colour::Green),

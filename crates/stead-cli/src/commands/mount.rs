@@ -236,7 +236,7 @@ fn run_in_background(session: &mut Session) -> CommandResult {
     if !line.is_empty() {
         session.print_line(line.trim_end())?;
     }
-    session.say(error_text.trim_end());
+    session.warn(error_text.trim_end());
     Ok(Exit::from_child(status.code()))
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Args {
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
     /// A name for the snapshot
-    #[arg(long, value_name = "L")]
+    #[arg(long, value_name = "LABEL")]
     label: Option<String>,
 }
 

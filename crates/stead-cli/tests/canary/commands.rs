@@ -59,7 +59,6 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
                 ForEachPath(&["diff", "{}", "before"], WithoutAt),
                 ForEachPath(&["diff", "{}"], WithoutAt),
                 ForEachPath(&["diff", "{}", "1", "--stat"], WithoutAt),
-                ForEachPath(&["diff", "{}", "1", "--name-only"], WithoutAt),
                 Once(&["diff", "--fork", "one"]),
                 Once(&["diff", "--fork", "two"]),
             ],
@@ -90,7 +89,6 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 ForEachPath(&["log", "{}"], WithoutAt),
                 ForEachPath(&["log", "-p", "{}"], WithoutAt),
-                ForEachPath(&["log", "--stat", "{}"], WithoutAt),
                 Once(&["log"]),
                 Once(&["log", "-p"]),
                 Once(&["log", "--oneline"]),
@@ -101,7 +99,6 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 ForEachPath(&["ls", "-l", "{}"], WithAt),
                 ForEachPath(&["ls", "-lR", "{}"], WithAt),
-                ForEachPath(&["ls", "-ltr", "{}"], WithAt),
                 ForEachPath(&["ls", "-lRS", "{}"], WithAt),
             ],
         ),

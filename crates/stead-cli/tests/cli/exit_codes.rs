@@ -25,7 +25,7 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("cat", vec!["{}"], Agent),
         ("completions", vec!["bash"], Nothing),
         ("config", vec!["check"], Config),
-        ("cp", vec!["{}", "/notes/copy"], Agent),
+        ("cp", vec!["{}", "{}-copy"], Agent),
         ("diff", vec!["{}", "1h"], Agent),
         ("discard", vec!["none"], Agent),
         ("doctor", vec![], Nothing),
@@ -45,7 +45,7 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("mcp", vec![], Agent),
         ("mkdir", vec!["{}"], Agent),
         ("mount", vec!["mnt"], Agent),
-        ("mv", vec!["{}", "/notes/moved"], Agent),
+        ("mv", vec!["{}", "{}-moved"], Agent),
         ("restore", vec!["{}", "1h"], Agent),
         ("restore-backup", vec!["copy.db", "--yes"], Config),
         ("rm", vec!["{}"], Agent),
@@ -106,6 +106,23 @@ fn wrong_usage_an_unknown_agent_and_a_broken_configuration_are_2() {
             assert_eq!(code, 2, "{command} as an unknown agent: {output}");
             assert!(output.contains("`nobody`"), "{command}: {output}");
         }
+    }
+}
+
+#[test]
+fn a_database_in_a_directory_that_does_not_exist_is_2() {
+    let dir = TestDir::new();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    dir.file("stead.toml", &format!("{config}\n[database]\nurl = \"sqlite:none/stead.db\"\n"));
+    // These need no database, or none that exists.
+    let others = ["audit", "config", "mcp", "mount", "restore-backup", "serve", "token"];
+    for (command, args, needs) in commands() {
+        if needs == Needs::Nothing || others.contains(&command) {
+            continue;
+        }
+        let (code, output) = run_at(&dir, &[], (command, &args), "/notes/file");
+        assert_eq!(code, 2, "{command}: {output}");
+        assert!(output.contains("the database's directory doesn't exist"), "{command}: {output}");
     }
 }
 

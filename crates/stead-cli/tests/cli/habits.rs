@@ -68,6 +68,8 @@ fn options_that_change_nothing_here_are_taken() {
     ");
     assert_snapshot!(dir.run(["-q", "cp", "/notes/small", "/notes/copy"]), @"");
     // An error isn't a message, so it is printed all the same.
+    let call = ["-q", "call", "read_file", r#"{"path": "/notes/none"}"#];
+    assert!(dir.run(call).starts_with("! not_found: `/notes/none` does not exist"));
     assert!(dir.run(["cp", "-q", "/notes/small", "/notes/copy"]).contains("already exists"));
 }
 
@@ -246,6 +248,13 @@ fn a_log_shows_patches_counts_or_one_line_each() {
     );
     let log = dir.run(["log", "--stat", "/notes"]);
     assert!(log.contains(" /notes/a.md | 2 +-\n 1 path changed, 1 insertion(+), 1 deletion(-)\n"), "{log}");
+    let log = dir.run(["log", "--oneline", "--stat", "-n", "1"]);
+    assert!(
+        log.ends_with(
+            "v2 coder edit /notes/a.md\n /notes/a.md | 2 +-\n 1 path changed, 1 insertion(+), 1 deletion(-)"
+        ),
+        "{log}"
+    );
     let log = dir.run(["log", "--oneline"]);
     let lines: Vec<_> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(lines, ["v2 coder edit /notes/a.md", "v1 coder write /notes/a.md"]);

@@ -14,6 +14,7 @@ mod fixtures;
 mod forks;
 mod git_repositories;
 mod habits;
+mod help;
 mod history;
 mod host_install;
 mod interrupted;

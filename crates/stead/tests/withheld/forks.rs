@@ -3,7 +3,9 @@ use std::sync::Arc;
 use stead::search::GrepQuery;
 use stead::store::Parents;
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
-use stead::vfs::{DiffOptions, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery};
+use stead::vfs::{
+    DiffOptions, DifferenceKind, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery,
+};
 use stead::{AccessScope, ApprovalPolicy, Config, ErrorKind, MemoryStore, Stead, Workspace};
 use tempfile::TempDir;
 
@@ -240,6 +242,22 @@ fn a_workspace_that_is_nested_in_the_base_later_is_a_barrier_in_the_fork() {
         let denied = stead.vfs().read(format!("{prefix}/wo/{NAME}")).unwrap_err();
         assert!(denied.to_string().contains("the fork doesn't contain it"), "{denied}");
     }
+}
+
+#[test]
+fn the_log_compares_with_nothing_that_was_in_a_nested_workspace() {
+    let home = Home::new(AccessScope::ReadWrite);
+    let owner = owner(&home.store);
+    owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
+    owner.vfs().rename("/home/open.txt", "/home/wo/closed.txt", Overwrite::Refuse).unwrap();
+    owner.vfs().write("/home/wo/closed.txt", SECRET).unwrap();
+    let query = LogQuery { diff: Some(DiffOptions { text: false, context: 3 }), ..LogQuery::default() };
+    let log = home.stead.vfs().log(&query).unwrap();
+    // What came from there is new. What went there isn't listed, nor what happens to it there.
+    let [difference] = &log[0].differences[..] else { panic!("{log:?}") };
+    assert_eq!((difference.path.as_str(), &difference.from), ("/home/moved.txt", &None));
+    assert_eq!(difference.difference, DifferenceKind::Added);
+    assert_reveals_nothing(&format!("{log:?}"));
 }
 
 #[test]

@@ -79,7 +79,10 @@ fn find_operation(
         return Ok(id);
     }
     let mut found = BTreeMap::new();
-    let visited = access.each(query, &mut |entry| {
+    // An operation's id holds the time when it was made; a day is for clocks that were set back.
+    let earliest = Timestamp(prefix.earliest_time().0.saturating_sub(86_400 * 1_000_000_000));
+    let query = AuditQuery { since: query.since.max(Some(earliest)), ..query.clone() };
+    let visited = access.each(&query, &mut |entry| {
         if let Some(id) = entry.operation.filter(|id| prefix.matches(*id)) {
             found
                 .entry(id)

@@ -117,7 +117,7 @@ fn report_damaged(problems: &[String], session: &mut Session) -> Result<(), Comm
         if session.wants_json() {
             session.print_json(&json::audit_problem(problem))?;
         } else {
-            session.say(problem);
+            session.warn(problem);
         }
     }
     Ok(())

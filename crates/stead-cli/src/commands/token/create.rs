@@ -12,7 +12,7 @@ use crate::{human, json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long the token is valid: 12h, 30d [default: until it is revoked]
-    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]

@@ -251,12 +251,16 @@ impl Call<'_> {
         changes: &[NodeChange],
         options: DiffOptions,
     ) -> StoreResult<Vec<Difference>> {
-        // A state that lay where the caller may not look isn't compared: the node then counts as added or removed.
+        // A state before that lay where the caller may not look isn't compared: the node then counts as added. If it
+        // lies there now, the log doesn't list it either.
         let is_visible = |state: &&NodeState| self.logical_path(group, &state.path).is_some();
         let mut differences = Vec::new();
         for change in changes {
             let before = change.before.as_ref().filter(is_visible);
             let after = change.after.as_ref().filter(is_visible);
+            if after.is_none() && change.after.is_some() {
+                continue;
+            }
             let difference = match self.difference(group, before, after, options) {
                 Err(StoreError::Expired(_) | StoreError::NotFound) => {
                     self.difference(group, before, after, DiffOptions { text: false, ..options })
