@@ -84,6 +84,7 @@ pub(crate) fn copy_result(result: &CopyResult) -> Value {
     json!({
         "from": result.from.to_string(),
         "to": result.to.to_string(),
+        "hidden": result.hidden,
         "tag": tag(result.tag),
         "version": result.revision.map(|revision| revision.number.0),
         "operation": result.operation.to_string(),

@@ -11,6 +11,7 @@ mod first_minutes;
 mod fixtures;
 mod forks;
 mod git_repositories;
+mod hidden_names;
 mod history;
 mod interrupted;
 mod output;

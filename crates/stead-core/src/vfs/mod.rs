@@ -32,6 +32,7 @@ mod feed_echoes;
 mod follow;
 mod fork;
 mod git_repository;
+mod hiding;
 mod history;
 mod list;
 pub mod node_api;
@@ -83,6 +84,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
 use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
+use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
 
@@ -128,6 +130,8 @@ pub struct Vfs {
     single_record: Option<Arc<SingleRecord>>,
     /// Facts that every audit record gets.
     facts: AuditFacts,
+    /// What hidden names are for calls through this `Vfs`.
+    hidden_files: HiddenFiles,
 }
 
 #[derive(Debug)]
@@ -233,6 +237,7 @@ impl VfsBuilder {
             compound: None,
             single_record: None,
             facts: AuditFacts::default(),
+            hidden_files: HiddenFiles::default(),
         })
     }
 }

@@ -138,9 +138,7 @@ pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<
                 }
                 continue;
             }
-            if check.protected.iter().flatten().any(|protected| protected.covers(&path, kind)) {
-                return protected_error(&path);
-            }
+            check.protected.iter().flatten().try_for_each(|protected| protected.check(&path, kind))?;
             match kind {
                 NodeKind::Directory => pending.push(path),
                 NodeKind::Special(_) if check.purpose == SubtreeUse::Copy => {

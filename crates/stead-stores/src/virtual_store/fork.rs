@@ -235,8 +235,9 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted,
+                          hide)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?
     .execute(params![
         fork.owner,
@@ -250,7 +251,8 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         quota,
         fork.created.0,
         fork.approval_policy.as_str(),
-        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>())
+        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>()),
+        json(&fork.hide)
     ])?;
     Ok(())
 }
@@ -267,7 +269,7 @@ fn load_fork_volumes(conn: &Connection) -> Result<BTreeMap<String, Vec<i64>>> {
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted FROM fork
+        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, hide FROM fork
          WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
@@ -287,6 +289,7 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
             base_prefix: path(2)?,
             path: path(3)?,
             protect: texts(4)?,
+            hide: texts(10)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
             approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,

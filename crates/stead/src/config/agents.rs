@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
-use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::glob::{Anchor, GlobError, PathGlobs};
+use stead_core::hide::HideGlobs;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
@@ -13,15 +14,17 @@ use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
+/// Reads the agents. `hide` has the hidden globs of Workspaces that set none themselves.
 pub(super) fn agents(
     document: &Document<'_>,
     top: &mut Section<'_>,
     stores: &[String],
+    hide: Option<&[String]>,
 ) -> BTreeMap<String, AgentConfig> {
     let mut agents = BTreeMap::new();
     for (name, mut section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &name, &mut section, stores);
+        let workspaces = workspaces(document, &name, &mut section, stores, hide);
         let quota = amount::read_quota(&mut section);
         let tools = tools(&mut section);
         reserved_keys::agent(&mut section);
@@ -64,6 +67,7 @@ fn workspaces(
     name: &str,
     agent: &mut Section<'_>,
     stores: &[String],
+    hide: Option<&[String]>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -85,7 +89,7 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
+        if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores, hide) {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -98,6 +102,7 @@ fn workspace(
     section: &mut Section<'_>,
     prefix: Option<VfsPath>,
     stores: &[String],
+    hide: Option<&[String]>,
 ) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
@@ -118,6 +123,7 @@ fn workspace(
     }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|texts| globs(section, &texts));
+    let hide = hide_globs(section).or_else(|| hide.map(<[String]>::to_vec));
     let scratch = section.texts("scratch").and_then(|texts| globs(section, &texts)).unwrap_or_default();
     let quota = amount::read_quota(section);
     let ask = match section.one_of("ask", &["never", "changes", "everything"]) {
@@ -133,6 +139,7 @@ fn workspace(
         path: path?.value,
         description,
         protect,
+        hide,
         scratch,
         quota,
         ask,
@@ -163,9 +170,23 @@ fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) 
     None
 }
 
+/// Reads the `hide` globs of the file or of a Workspace; `None` if there is no such key.
+pub(super) fn hide_globs(section: &mut Section<'_>) -> Option<Vec<String>> {
+    let texts = section.texts("hide")?;
+    checked_globs(section, &texts, |text| HideGlobs::new([text]).map(drop))
+}
+
 fn globs(section: &Section<'_>, texts: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
-    let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
-        Ok(_) => Some(text.value.to_owned()),
+    checked_globs(section, texts, |text| PathGlobs::new([text], Anchor::AnyDirectory).map(drop))
+}
+
+fn checked_globs(
+    section: &Section<'_>,
+    texts: &WithSpan<Vec<WithSpan<&str>>>,
+    check: impl Fn(&str) -> Result<(), GlobError>,
+) -> Option<Vec<String>> {
+    let glob = |text: &WithSpan<&str>| match check(text.value) {
+        Ok(()) => Some(text.value.to_owned()),
         Err(error) => {
             section.reject_value(text, error);
             None

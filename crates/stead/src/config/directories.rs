@@ -86,6 +86,7 @@ fn for_directories(
             path: VfsPath::root(),
             description: None,
             protect: None,
+            hide: None,
             scratch: Vec::new(),
             quota: QuotaLimits::default(),
             ask: ApprovalPolicy::Never,

@@ -145,6 +145,9 @@ pub struct WorkspaceConfig {
     pub description: Option<String>,
     /// Globs of files that agents may not change; `None` means the default ones.
     pub protect: Option<Vec<String>>,
+    /// Globs of names that are hidden from agents: the Workspace's own, or else those of the file; `None` means the
+    /// default ones.
+    pub hide: Option<Vec<String>>,
     /// Globs of files without history.
     pub scratch: Vec<String>,
     /// The limits on the Workspace.
@@ -154,10 +157,11 @@ pub struct WorkspaceConfig {
 }
 
 impl AgentConfig {
-    /// Removes the protection from the agent's Workspaces, for acts of a person in the agent's place.
+    /// Removes the protection from the agent's Workspaces and hides nothing in them, for acts of a person in the agent's
+    /// place.
     pub fn without_protection(mut self) -> Self {
         for workspace in &mut self.workspaces {
-            workspace.protect = Some(Vec::new());
+            (workspace.protect, workspace.hide) = (Some(Vec::new()), Some(Vec::new()));
         }
         self
     }
@@ -263,7 +267,8 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let mut top = document.root_section(table);
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);
-    let agents = agents::agents(document, &mut top, &stores.names);
+    let hide = agents::hide_globs(&mut top);
+    let agents = agents::agents(document, &mut top, &stores.names, hide.as_deref());
     let audit = read_audit(&mut top);
     let history = amount::read_history(&mut top);
     reserved_keys::top_level(&mut top);
