@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command};
 use stead::tools::{Field, OfferedWhen, TOOLS};
 
 const COMMANDS: &str = "# Commands
@@ -20,7 +20,7 @@ tools an agent is offered, and what the answers look like. `stead tools --json` 
 ";
 
 fn commands_page() -> String {
-    let mut cli = crate::Cli::command();
+    let mut cli = crate::command();
     cli.build();
     let mut page = COMMANDS.to_owned();
     page.push_str("\n## Options of every command\n\n");
@@ -154,7 +154,7 @@ fn the_page_of_tools_is_what_the_code_says() {
 
 #[test]
 fn every_command_and_argument_has_a_description() {
-    let mut cli = crate::Cli::command();
+    let mut cli = crate::command();
     cli.build();
     let mut pending: Vec<&Command> = cli.get_subcommands().collect();
     while let Some(command) = pending.pop() {

@@ -127,6 +127,17 @@ pub enum Error {
         /// The Workspace it is in.
         workspace: VfsPath,
     },
+    /// A `hide` glob covers the path. The error doesn't say whether anything exists there.
+    #[error(
+        "`{path}` can't be created or changed: names like this one are hidden from agents in the Workspace \
+         `{workspace}`; choose another name, or ask the person who runs Stead"
+    )]
+    HiddenName {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+    },
     /// The Workspace is a barrier: it can't be shown as of the past, or isn't part of a fork.
     #[error("{}", barrier_message(path, workspace, barrier))]
     BehindBarrier {
@@ -297,6 +308,7 @@ impl Error {
             Error::OutsideWorkspaces { .. }
             | Error::ScopeDenied { .. }
             | Error::Protected { .. }
+            | Error::HiddenName { .. }
             | Error::BehindBarrier { .. }
             | Error::NotOwnFile { .. }
             | Error::GitRepository { .. }
@@ -331,6 +343,7 @@ impl Error {
                         StoreError::AlreadyExists
                             | StoreError::Conflict
                             | StoreError::Protected { .. }
+                            | StoreError::ContainsHidden
                             | StoreError::NameTaken { .. }
                     )
             }
@@ -476,6 +489,10 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
                 "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"
             )
         }
+        StoreError::ContainsHidden => format!(
+            "`{path}` can't be moved or removed as a whole: it contains names that are hidden from agents; move or \
+             remove what you see in it"
+        ),
         StoreError::NameTaken { .. } => format!(
             "`{path}` is protected: with this name, git would treat the directory as a repository and obey its \
              configuration and hooks; choose another name, or ask the person who runs Stead to make the change"

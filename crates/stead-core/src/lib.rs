@@ -11,6 +11,7 @@ pub mod edit;
 mod error;
 pub mod filesystem_map;
 pub mod glob;
+pub mod hide;
 pub mod history;
 pub mod identity;
 mod lines;

@@ -33,6 +33,7 @@ use grep_searcher::{
 use parking_lot::Mutex;
 
 use crate::glob::PathGlobs;
+use crate::hide::HiddenNames;
 use crate::monitor::CallMonitor;
 use crate::name::escape_text;
 use crate::store::{Attr, StoreError, StorePath};
@@ -52,6 +53,8 @@ pub struct WalkOptions {
     pub depth: usize,
     /// Subtrees to skip, as paths relative to the start of the walk.
     pub skip: Vec<StorePath>,
+    /// More subtrees to skip: the ones that are hidden.
+    pub hide: Option<HiddenNames>,
     /// Visits only entries that match; all if `None`. Directories are entered whether or not they match.
     pub include: Option<PathGlobs>,
     /// When to give up, with [`crate::StoreError::Unavailable`].
@@ -69,6 +72,7 @@ impl Default for WalkOptions {
         WalkOptions {
             depth: usize::MAX,
             skip: Vec::new(),
+            hide: None,
             include: None,
             deadline: None,
             unreadable,
@@ -78,9 +82,10 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Whether the subtree at `path` is skipped.
+    /// Whether the subtree at `path` is skipped. No directory on the way to it is.
     pub fn skips(&self, path: &StorePath) -> bool {
         self.skip.contains(path)
+            || self.hide.as_ref().is_some_and(|hidden| hidden.hides_entry(path.as_bytes()))
     }
 
     /// Whether the entry at `path` is visited.
@@ -219,6 +224,8 @@ pub struct Grep {
     pub exclude: PathGlobs,
     /// Subtrees to skip, as paths relative to the start of the search.
     pub skip: Vec<StorePath>,
+    /// More subtrees to skip: the ones that are hidden.
+    pub hide: Option<HiddenNames>,
     /// When to stop.
     pub deadline: Instant,
     /// The caller's monitor, which may ask the search to stop earlier.
@@ -256,6 +263,7 @@ impl Grep {
             include,
             exclude,
             skip: Vec::new(),
+            hide: None,
             deadline: Instant::now() + query.time_limit,
             monitor: None,
             unreadable: UnreadablePaths::default(),
@@ -271,6 +279,12 @@ impl Grep {
         let path = path.as_bytes();
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
             && !self.exclude.matches_bytes(path)
+    }
+
+    /// Whether the subtree at `path` is skipped. No directory on the way to it is.
+    pub fn skips(&self, path: &StorePath) -> bool {
+        self.skip.contains(path)
+            || self.hide.as_ref().is_some_and(|hidden| hidden.hides_entry(path.as_bytes()))
     }
 
     /// Whether the deadline has passed or the monitor wants the search to stop.

@@ -3,6 +3,7 @@
 //! A fork has content of its base. So what a configuration withdraws from the maker of a fork, it withdraws from the owner
 //! of the fork too, whether that is the same agent or another one.
 
+use stead_core::hide::DEFAULT_HIDE;
 use stead_core::store::Fork;
 use stead_core::{Access, VfsPath};
 use stead_stores::ForkRecord;
@@ -13,7 +14,7 @@ use crate::config::{Config, StoreConfig, WorkspaceConfig};
 ///
 /// It may be shown while its maker is configured, and while the agent whose Workspace the content comes from has a
 /// Workspace that shows the same part of the same Store for reading. What this Workspace withholds, the fork withholds:
-/// nested Workspaces are excluded, and the stricter approval policy applies.
+/// nested Workspaces are excluded, the stricter approval policy applies, and what its `hide` globs hide is hidden.
 pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
     config.agents.get(&record.fork.created_by)?;
     let workspaces = &config.agents.get(&record.origin)?.workspaces;
@@ -28,6 +29,11 @@ pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
 
     let mut fork = record.fork.clone();
     fork.approval_policy = fork.approval_policy.max(workspace.ask);
+    let hide = workspace.hide.clone().unwrap_or_else(|| DEFAULT_HIDE.map(str::to_owned).to_vec());
+    if hide != fork.hide {
+        // Of two globs that match a name, the later one decides.
+        fork.hide.extend(hide);
+    }
     for nested in workspaces.iter().filter_map(|nested| nested.prefix.strip_prefix(&top)) {
         let Ok(path) = VfsPath::root().join(nested) else { continue };
         if !path.is_root() && !fork.excluded.iter().any(|outer| path.strip_prefix(outer).is_some()) {
@@ -88,6 +94,7 @@ mod tests {
             base_prefix: VfsPath::parse("/base").unwrap(),
             path: VfsPath::parse("/part").unwrap(),
             protect: Vec::new(),
+            hide: vec!["old-secret".into()],
             scratch: Vec::new(),
             quota: QuotaLimits::default(),
             approval_policy: ApprovalPolicy::Changes,
@@ -128,7 +135,8 @@ mod tests {
     #[test]
     fn a_fork_withholds_what_its_base_withholds_by_now() {
         let nested = |prefix: &str| workspace("ann", prefix, "scope = \"ro\"\npath = \"/x\"");
-        let base = workspace("ann", "/base", &format!("{RO_PART}\nask = \"everything\""));
+        let base =
+            workspace("ann", "/base", &format!("{RO_PART}\nask = \"everything\"\nhide = [\"new-secret\"]"));
         let config = config(&[
             base,
             nested("/base/new"),
@@ -140,8 +148,11 @@ mod tests {
         let excluded: Vec<_> = fork.excluded.iter().map(VfsPath::as_str).collect();
         assert_eq!(excluded, ["/new", "/old"]);
         assert_eq!(fork.approval_policy, ApprovalPolicy::Everything);
+        assert_eq!(fork.hide, ["old-secret", "new-secret"]);
         // It never gives back what it withheld from the beginning.
-        let plain = shown_fork(&self::config(&[workspace("ann", "/base", RO_PART)]), &record()).unwrap();
+        let hides_nothing = workspace("ann", "/base", &format!("{RO_PART}\nhide = []"));
+        let plain = shown_fork(&self::config(&[hides_nothing]), &record()).unwrap();
+        assert_eq!(plain.hide, ["old-secret"]);
         assert_eq!(
             (plain.excluded, plain.approval_policy),
             (record().fork.excluded, ApprovalPolicy::Changes)

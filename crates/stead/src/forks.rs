@@ -94,8 +94,8 @@ fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
     fork.excluded.iter().filter_map(move |excluded| prefix.join(&excluded.as_str()[1..]).ok())
 }
 
-/// The Workspace of a fork, with the rules (`protect`, scratch, quota, approval policy) of the Workspace it was made
-/// from.
+/// The Workspace of a fork, with the rules (`protect`, `hide`, scratch, quota, approval policy) of the Workspace it was
+/// made from.
 fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let mount = Mount::at(store, &fork.path);
     let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
@@ -103,6 +103,7 @@ fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
         .with_quota(fork.quota)
         .with_approval_policy(fork.approval_policy)
         .with_protect(&fork.protect)
+        .and_then(|workspace| workspace.with_hide(&fork.hide))
         .map_err(stead_core::Error::from)?;
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
 }

@@ -2,6 +2,7 @@ use stead::vfs::Overwrite;
 
 use super::mv::destination;
 use crate::command_error::{CommandResult, Exit};
+use crate::human;
 use crate::json;
 use crate::session::Session;
 
@@ -44,5 +45,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::copy_result(&copied))?;
     }
     session.say(format_args!("Copied {} to {}", copied.from, copied.to));
+    if copied.hidden > 0 {
+        let names = human::count(copied.hidden, "name is", "names are");
+        session.say(format_args!("{names} hidden from this agent and left out."));
+    }
     Ok(Exit::OK)
 }

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
@@ -17,7 +16,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let shown_path = human::host_path(&args.directory);
     std::fs::create_dir_all(&args.directory)
-        .and_then(|()| clap_mangen::generate_to(crate::Cli::command(), &args.directory))
+        .and_then(|()| clap_mangen::generate_to(crate::command(), &args.directory))
         .map_err(|error| CommandError::host(format!("`{shown_path}` can't be written"), error))?;
     if session.wants_json() {
         session.print_json(&json::manual_pages(&shown_path))?;

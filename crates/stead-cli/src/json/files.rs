@@ -141,6 +141,8 @@ pub(crate) struct WriteResult {
 pub(crate) struct CopyResult {
     from: String,
     to: String,
+    /// How many hidden names were left out.
+    hidden: u64,
     version_tag: Option<String>,
     version: Option<i64>,
     operation: String,
@@ -171,6 +173,8 @@ pub(crate) struct TransferTotals {
     skipped: u64,
     /// What agents may not change.
     protected: u64,
+    /// What is hidden from the agent.
+    hidden: u64,
     /// What should have been transferred and could not be.
     refused: u64,
 }
@@ -305,6 +309,7 @@ pub(crate) fn copy_result(result: &vfs::CopyResult) -> Value {
     to_value(&CopyResult {
         from: result.from.to_string(),
         to: result.to.to_string(),
+        hidden: result.hidden,
         version_tag: version_tag(result.tag),
         version: version(result.revision),
         operation: result.operation.to_string(),
@@ -330,6 +335,7 @@ pub(crate) fn transfer_totals(totals: &transfer::TransferTotals) -> Value {
         unchanged: totals.unchanged,
         skipped: totals.skipped,
         protected: totals.protected,
+        hidden: totals.hidden,
         refused: totals.refused,
     })
 }

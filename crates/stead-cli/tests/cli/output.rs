@@ -156,13 +156,13 @@ fn json_has_stable_fields() {
     {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"version_tag":"*"}],"truncated":false,"unread":[]}
     "#);
     assert_snapshot!(masked(&["--json", "cp", "/notes/a.txt", "/notes/b.txt"]), @r#"
-    {"from":"/notes/a.txt","operation":"*","to":"/notes/b.txt","version":3,"version_tag":"*"}
+    {"from":"/notes/a.txt","hidden":0,"operation":"*","to":"/notes/b.txt","version":3,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "rm", "/notes/b.txt"]), @r#"
     {"operation":"*","path":"/notes/b.txt","version":4}
     "#);
     assert_snapshot!(masked(&["--json", "import", "src", "/notes/src"]), @r#"
-    {"bytes":13,"directories":0,"files":1,"protected":0,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
+    {"bytes":13,"directories":0,"files":1,"hidden":0,"protected":0,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
     "#);
     assert!(dir.run(["--json", "verify"]).contains(r#""problems":[],"store":"database""#));
     assert_snapshot!(masked(&["--json", "config", "check"]), @r#"

@@ -77,7 +77,10 @@ fn directories_can_be_served_without_any_configuration() {
     command.env("XDG_STATE_HOME", dir.path("state"));
     let mut server = Launched::new(command);
     let map = server.initialize()["result"]["instructions"].as_str().unwrap().to_owned();
-    assert!(map.contains("- /one: READ_ONLY (RO)\n- /two: READ_WRITE (RW)\n"), "{map}");
+    assert!(
+        map.contains("- /one: READ_ONLY (RO). Some names are hidden\n- /two: READ_WRITE (RW). "),
+        "{map}"
+    );
     assert!(!map.contains(dir.path("").to_str().unwrap()), "{map}");
     let read = server.call("read_file", json!({ "path": "/one/a.txt" }));
     assert_eq!(read["content"][0]["text"], "hello\n");

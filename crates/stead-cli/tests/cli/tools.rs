@@ -21,8 +21,8 @@ fn the_map_lists_the_workspaces() {
 
     Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix decides.
 
-    - /notes: READ_WRITE (RW). notes and drafts
-    - /project: READ_ONLY (RO). the project, to read
+    - /notes: READ_WRITE (RW). notes and drafts. Some names are hidden. Read-only: .git/hooks/**, .git/config and 8 more
+    - /project: READ_ONLY (RO). the project, to read. Some names are hidden
     "##);
     let json: Value = serde_json::from_slice(&dir.stead(["map", "--json"]).stdout).unwrap();
     assert!(json["map"].as_str().unwrap().starts_with("# Filesystem Map\n"));

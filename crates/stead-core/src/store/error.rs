@@ -55,6 +55,9 @@ pub enum StoreError {
         /// The protected name, relative to the path of the step, escaped for display.
         path: String,
     },
+    /// The subtree of a step contains a name that [`crate::store::ProtectedNames::hidden`] doesn't let it touch.
+    #[error("it contains hidden names")]
+    ContainsHidden,
     /// A path that [`crate::store::Change::expect_free`] names is taken.
     #[error("`{path}` also exists")]
     NameTaken {
@@ -155,9 +158,10 @@ impl StoreError {
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Protected { .. } | StoreError::NameTaken { .. } | StoreError::HostDenied => {
-                ErrorKind::Denied
-            }
+            StoreError::Protected { .. }
+            | StoreError::ContainsHidden
+            | StoreError::NameTaken { .. }
+            | StoreError::HostDenied => ErrorKind::Denied,
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
                 ErrorKind::Quota

@@ -241,11 +241,12 @@ impl<'v> Call<'v> {
 
     pub(super) fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
-        let store_page = Page { after: after.clone(), limit: page.limit.max(1) };
+        let limit = page.limit.max(1);
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
         let ((listing, synthetic), path) = self.resolve_any_and_call(
             path,
             |resolved| {
+                let store_page = Page { after: after.clone(), limit, hide: resolved.hidden_names() };
                 let listing = match resolved.store().list(&resolved.node_path, &store_page) {
                     Err(StoreError::NotFound) if self.is_synthetic_directory(resolved) => empty.clone(),
                     answer => answer?,
@@ -259,7 +260,7 @@ impl<'v> Call<'v> {
                 (empty.clone(), synthetic)
             },
         )?;
-        Ok(merge_page(path, listing, synthetic, after.as_ref(), store_page.limit))
+        Ok(merge_page(path, listing, synthetic, after.as_ref(), limit))
     }
 
     /// The names in a directory that are nested Workspaces, or lead to one.
@@ -273,9 +274,14 @@ impl<'v> Call<'v> {
             Some(resolved) => names.iter().map(|name| resolved.node_path.join(name.as_bytes())).collect(),
             None => Vec::new(),
         };
-        let mut exists = match resolved {
+        // Whether the Store's listing has the name.
+        let mut exists: Vec<bool> = match resolved {
             Some(resolved) if !node_paths.is_empty() => {
-                resolved.store().stat_many(&node_paths).into_iter().map(|attr| attr.is_ok()).collect()
+                let hidden = resolved.hidden_names();
+                let is_listed =
+                    |name: &str| !hidden.as_ref().is_some_and(|hidden| hidden.hides_entry(name.as_bytes()));
+                let attrs = resolved.store().stat_many(&node_paths);
+                names.iter().zip(attrs).map(|(name, attr)| attr.is_ok() && is_listed(name)).collect()
             }
             _ => vec![false; names.len()],
         };
@@ -333,6 +339,7 @@ impl<'v> Call<'v> {
             let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
+                hide: region.root.hidden_names(),
                 include: filter_with_base(&region.base),
                 deadline: Some(deadline),
                 unreadable: UnreadablePaths::default(),

@@ -33,6 +33,7 @@ mod feed_echoes;
 mod follow;
 mod fork;
 mod git_repository;
+mod hiding;
 mod history;
 mod list;
 pub mod node_api;
@@ -86,6 +87,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
 use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
+use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
 
@@ -131,6 +133,8 @@ pub struct Vfs {
     single_record: Option<Arc<SingleRecord>>,
     /// Facts that every audit record gets.
     facts: AuditFacts,
+    /// What hidden names are for calls through this `Vfs`.
+    hidden_files: HiddenFiles,
 }
 
 #[derive(Debug)]
@@ -236,6 +240,7 @@ impl VfsBuilder {
             compound: None,
             single_record: None,
             facts: AuditFacts::default(),
+            hidden_files: HiddenFiles::default(),
         })
     }
 }

@@ -91,6 +91,7 @@ impl Call<'_> {
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
+            grep.hide = region.root.hidden_names();
             grep.unreadable = UnreadablePaths::default();
             grep.monitor.clone_from(&self.vfs.monitor);
             let searched = region.root.store().grep(&region.root.node_path, &grep, &mut |file| {

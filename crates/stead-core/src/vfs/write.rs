@@ -9,11 +9,12 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Content, DisplacedContent, DraftBase, IfMissing, Parents, Precondition, ProtectedNames, PutOptions,
-    RevisionId, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree, SyncPolicy, TagRef,
-    VersionTag,
+    Content, DisplacedContent, DraftBase, HiddenRule, IfMissing, Parents, Precondition, ProtectedNames,
+    PutOptions, RevisionId, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree, SyncPolicy,
+    TagRef, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::hiding::hidden_stay_untouched;
 use crate::vfs::own_files::{PriorContent, not_own_file};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
@@ -129,14 +130,12 @@ impl ResolvedPath<'_> {
         }
     }
 
-    pub(super) fn protected_names(&self, side: Side) -> Option<ProtectedNames> {
-        let globs = self.workspace.protect();
-        if globs.is_empty() {
-            return None;
-        }
-        let mut roots = vec![self.relative_path().to_owned()];
+    /// The names that a step on a whole subtree here must not touch.
+    pub(super) fn protected_names(&self, side: Side, hidden: Option<HiddenRule>) -> Option<ProtectedNames> {
+        let globs = Arc::clone(self.workspace.protect());
+        let (mut roots, hidden) = (vec![self.relative_path().to_owned()], hidden.map(Box::new));
         roots.extend(self.path_in_store().map(str::to_owned));
-        Some(ProtectedNames { globs: Arc::clone(globs), roots, side })
+        Some(ProtectedNames { globs, roots, side, hidden }).filter(|protected| !protected.is_empty())
     }
 
     /// Refuses a file or a symlink at a directory that leads to something protected: it would take the place of what is
@@ -412,7 +411,7 @@ impl Call<'_> {
                     subtree,
                     expect,
                     if_missing: if options.force { IfMissing::Ignore } else { IfMissing::Fail },
-                    protected: resolved.protected_names(Side::From),
+                    protected: resolved.protected_names(Side::From, hidden_stay_untouched([resolved])),
                     displaced: resolved.displaced_content(),
                 };
                 Ok(self

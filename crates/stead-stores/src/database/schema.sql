@@ -192,7 +192,7 @@ CREATE TABLE snapshot(
 CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label) WHERE label IS NOT NULL;
 
 -- Who owns a fork, who made it, and of which Workspace. `path` is the part of the volume that the fork shows; `protect`,
--- `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
+-- `hide`, `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
 -- Workspaces of its maker, which are not part of it. `origin` is the agent whose Workspace the content comes from: the maker or,
 -- for a fork of a fork, the `origin` of the first one.
 CREATE TABLE fork(
@@ -203,6 +203,7 @@ CREATE TABLE fork(
   prefix TEXT NOT NULL,
   path TEXT NOT NULL,
   protect TEXT NOT NULL,
+  hide TEXT NOT NULL,
   scratch TEXT NOT NULL,
   quota TEXT NOT NULL,
   at INTEGER NOT NULL,

@@ -8,7 +8,7 @@ use stead_core::store::{NodeKind, ProtectedNames, StoreError, StoreResult};
 use super::host::{
     self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
 };
-use super::mask::{Mask, hidden_path_error, join, protected_error};
+use super::mask::{Mask, hidden_path_error, join};
 use super::owner_access;
 use super::root::Dir;
 
@@ -134,9 +134,7 @@ pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<
                 }
                 continue;
             }
-            if check.protected.iter().flatten().any(|protected| protected.covers(&path, kind)) {
-                return Err(protected_error(&path));
-            }
+            check.protected.iter().flatten().try_for_each(|protected| protected.check(&path, kind))?;
             match kind {
                 NodeKind::Directory => pending.push(path),
                 NodeKind::Special(_) if check.purpose == SubtreeUse::Copy => {

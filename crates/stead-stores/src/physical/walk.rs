@@ -210,7 +210,7 @@ impl PhysicalStore {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if grep.skip.contains(&path) {
+            if grep.skips(&path) {
                 continue;
             }
             match kind {

@@ -261,8 +261,10 @@ fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, origin)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ifnull((SELECT origin FROM fork WHERE volume = ?13), ?4))",
+        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, origin,
+                          hide)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+                 ifnull((SELECT origin FROM fork WHERE volume = ?13), ?4), ?14)",
     )?
     .execute(params![
         fork.owner,
@@ -277,7 +279,8 @@ fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()
         fork.created.0,
         fork.approval_policy.as_str(),
         json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>()),
-        base
+        base,
+        json(&fork.hide)
     ])?;
     Ok(())
 }
@@ -305,7 +308,7 @@ fn bottom_namespace(conn: &Connection, vol: i64) -> Result<Vec<String>> {
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, volume, origin FROM fork
+        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, volume, origin, hide FROM fork
          WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
@@ -325,6 +328,7 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
             base_prefix: path(2)?,
             path: path(3)?,
             protect: texts(4)?,
+            hide: texts(12)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
             approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,

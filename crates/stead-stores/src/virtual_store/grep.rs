@@ -108,7 +108,7 @@ impl VirtualStore {
             Ok(None)
         })?;
         if let Some(loaded) = loaded {
-            loaded.visit(&mut |path, row| {
+            loaded.visit(grep.hide.as_ref(), &mut |path, row| {
                 if row.kind == EntryKind::File && row.size > 0 {
                     let path = StorePath::from_checked(path);
                     match row.content {

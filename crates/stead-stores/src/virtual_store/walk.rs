@@ -7,6 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use stead_core::StoreError;
+use stead_core::hide::HiddenNames;
 use stead_core::search::WalkOptions;
 use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
@@ -54,7 +55,7 @@ impl VirtualStore {
             let top = snapshot.directory(at)?;
             LoadedTree::load(snapshot, top, &bounds)
         })?;
-        loaded.visit(&mut |path, row| {
+        loaded.visit(walk.hide.as_ref(), &mut |path, row| {
             if walk.include.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
                 return ControlFlow::Continue(());
             }
@@ -156,8 +157,12 @@ impl LoadedTree {
         }
     }
 
-    /// Visits every entry with its path, a directory before its content.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>) -> Result<()> {
+    /// Visits every entry with its path, a directory before its content. Leaves out what is hidden.
+    pub(super) fn visit(
+        &self,
+        hide: Option<&HiddenNames>,
+        visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>,
+    ) -> Result<()> {
         let children_of = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
         // The directories on the way: the rows left in each, and the length of its path.
@@ -177,6 +182,9 @@ impl LoadedTree {
                 path.push(b'/');
             }
             path.extend_from_slice(&self.names[name.clone()]);
+            if hide.is_some_and(|hidden| hidden.hides_entry(&path)) {
+                continue;
+            }
             if visit(&path, row).is_break() {
                 return Ok(());
             }

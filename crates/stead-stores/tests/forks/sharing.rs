@@ -18,6 +18,7 @@ fn fork_record(owner: &str, name: &str) -> Fork {
         base_prefix: VfsPath::parse("/notes").unwrap(),
         path: VfsPath::parse("/").unwrap(),
         protect: vec!["*.lock".into()],
+        hide: vec!["*.key".into(), "!a.key".into()],
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
         approval_policy: ApprovalPolicy::Changes,
@@ -111,7 +112,7 @@ fn a_page_of_a_directory_counts_what_the_fork_shows() {
     remove(&fork, "b");
     rename(&fork, "d", "b2");
     write(&fork, "e", "1");
-    let page = Page { after: Name::new(*b"a"), limit: 2 };
+    let page = Page { after: Name::new(*b"a"), limit: 2, ..Page::ALL };
     let listed = fork.list(&node_path(""), &page).unwrap();
     let names_found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!((names_found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
-use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::glob::{Anchor, GlobError, PathGlobs};
+use stead_core::hide::HideGlobs;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
@@ -20,16 +21,18 @@ struct StoreNames<'d> {
     known: HashSet<&'d str>,
 }
 
+/// Reads the agents. `hide` has the hidden globs of Workspaces that set none themselves.
 pub(super) fn agents(
     document: &Document<'_>,
     top: &Section<'_>,
     stores: &[String],
+    hide: Option<&[String]>,
 ) -> BTreeMap<String, AgentConfig> {
     let stores = &StoreNames { in_order: stores, known: stores.iter().map(String::as_str).collect() };
     let mut agents = BTreeMap::new();
     for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &name, &section, stores);
+        let workspaces = workspaces(document, &name, &section, stores, hide);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
         reserved_keys::agent(&section);
@@ -72,6 +75,7 @@ fn workspaces(
     name: &str,
     agent: &Section<'_>,
     stores: &StoreNames<'_>,
+    hide: Option<&[String]>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -93,7 +97,7 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores) {
+        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide) {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -106,6 +110,7 @@ fn workspace(
     section: &Section<'_>,
     prefix: Option<VfsPath>,
     stores: &StoreNames<'_>,
+    hide: Option<&[String]>,
 ) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
@@ -126,6 +131,7 @@ fn workspace(
     }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|texts| globs(section, &texts));
+    let hide = hide_globs(section).or_else(|| hide.map(<[String]>::to_vec));
     let scratch = section.texts("scratch").and_then(|texts| globs(section, &texts)).unwrap_or_default();
     let quota = amount::read_quota(section);
     let ask = match section.one_of("ask") {
@@ -141,6 +147,7 @@ fn workspace(
         path: path?.value,
         description,
         protect,
+        hide,
         scratch,
         quota,
         ask,
@@ -171,9 +178,23 @@ fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &StoreNames
     None
 }
 
+/// Reads the `hide` globs of the file or of a Workspace; `None` if there is no such key.
+pub(super) fn hide_globs(section: &Section<'_>) -> Option<Vec<String>> {
+    let texts = section.texts("hide")?;
+    checked_globs(section, &texts, |text| HideGlobs::new([text]).map(drop))
+}
+
 fn globs(section: &Section<'_>, texts: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
-    let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
-        Ok(_) => Some(text.value.to_owned()),
+    checked_globs(section, texts, |text| PathGlobs::new([text], Anchor::AnyDirectory).map(drop))
+}
+
+fn checked_globs(
+    section: &Section<'_>,
+    texts: &WithSpan<Vec<WithSpan<&str>>>,
+    check: impl Fn(&str) -> Result<(), GlobError>,
+) -> Option<Vec<String>> {
+    let glob = |text: &WithSpan<&str>| match check(text.value) {
+        Ok(()) => Some(text.value.to_owned()),
         Err(error) => {
             section.reject_value(text, error);
             None

@@ -105,6 +105,13 @@ pub(super) static ROOT: TableKeys = TableKeys {
         key("history", Table(&HISTORY), Is("as below"), "", "How long versions are kept"),
         key("audit", Table(&AUDIT), Is("on"), "", "The record of every call"),
         key(
+            "hide",
+            Texts,
+            Is("names that usually hold secrets"),
+            "[\".env\"]",
+            "The `hide` of Workspaces that have none of their own",
+        ),
+        key(
             "stores",
             NamedTables(&[&PHYSICAL_STORE, &VIRTUAL_STORE, &MEMORY_STORE]),
             Is("none"),
@@ -287,6 +294,13 @@ pub(super) static WORKSPACE: TableKeys = TableKeys {
             Is("git's hooks and configuration"),
             "[\"LICENSE\"]",
             "Globs of files that agents may not change; a list replaces the default",
+        ),
+        key(
+            "hide",
+            Texts,
+            Is("names that usually hold secrets"),
+            "[\".env\", \"secrets/**\"]",
+            "Globs of files that don't exist for the agent; a list replaces the one at the top of the file, and `[]` turns it off",
         ),
         key("scratch", Texts, Is("[]"), "[\"target/**\"]", "Globs of files without history"),
         key("quota", Table(&QUOTA), Is("no limits"), "", "Limits on the Workspace"),

@@ -151,6 +151,9 @@ pub struct WorkspaceConfig {
     pub description: Option<String>,
     /// Globs of files that agents may not change; `None` means the default ones.
     pub protect: Option<Vec<String>>,
+    /// Globs of names that are hidden from agents: the Workspace's own, or else those of the file; `None` means the
+    /// default ones.
+    pub hide: Option<Vec<String>>,
     /// Globs of files without history.
     pub scratch: Vec<String>,
     /// The limits on the Workspace.
@@ -160,10 +163,11 @@ pub struct WorkspaceConfig {
 }
 
 impl AgentConfig {
-    /// Removes the protection from the agent's Workspaces, for acts of a person in the agent's place.
+    /// Removes the protection from the agent's Workspaces and hides nothing in them, for acts of a person in the agent's
+    /// place.
     pub fn without_protection(mut self) -> Self {
         for workspace in &mut self.workspaces {
-            workspace.protect = Some(Vec::new());
+            (workspace.protect, workspace.hide) = (Some(Vec::new()), Some(Vec::new()));
         }
         self
     }
@@ -277,7 +281,8 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let top = document.root_section(table);
     let database = stores::database(&top, directory);
     let stores = stores::stores(&top, directory);
-    let agents = agents::agents(document, &top, &stores.names);
+    let hide = agents::hide_globs(&top);
+    let agents = agents::agents(document, &top, &stores.names, hide.as_deref());
     let audit = read_audit(&top);
     let history = amount::read_history(&top);
     reserved_keys::top_level(&top);

@@ -107,6 +107,15 @@ pub fn a_search_skips_subtrees(t: &Subject) {
     assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
 }
 
+pub fn a_search_leaves_hidden_files_out(t: &Subject) {
+    create_sample_files(t);
+    let mut grep = grep("needle", |_| ());
+    grep.hide = hidden(&["/src", "large.*", "twin.md"], "");
+    assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md"]);
+    grep.hide = hidden(&["src/lib.rs"], "src");
+    assert_eq!(matching_paths(t, &at("src"), &grep), ["main.rs"], "globs see the path in the Workspace");
+}
+
 pub fn a_search_of_one_file_works(t: &Subject) {
     create_sample_files(t);
     for start in [at("notes.md"), NodePath::of_node(t.node("notes.md"))] {
