@@ -84,11 +84,9 @@ impl Call<'_> {
                     self.note_prior_content(resolved, PriorContent::Replaced);
                 }
                 let VfsShared { limits, quota, .. } = self.shared();
-                // A caller whose reads need approval has none for what an excerpt or a hint would show.
-                let may_read = resolved.visibility() == Visibility::Visible
-                    && !self.vfs.approval.must_skip(resolved.workspace);
+                let may_show_content = self.may_show_content(resolved);
                 let report = EditReport::default();
-                let edit = if may_read { edit.clone().with_report(&report) } else { edit.clone() };
+                let edit = if may_show_content { edit.clone().with_report(&report) } else { edit.clone() };
                 let edit = edit
                     .with_max_size(limits.max_file_size)
                     .with_quota(*quota)
@@ -103,7 +101,7 @@ impl Call<'_> {
                     displaced: resolved.displaced_content(),
                 };
                 let applied = self.apply_step(resolved, step).map_err(|cause| match cause {
-                    StoreError::EditMismatch(mismatch) if !may_read => {
+                    StoreError::EditMismatch(mismatch) if !may_show_content => {
                         StoreError::EditMismatch(Box::new(mismatch.without_content()))
                     }
                     cause => cause,

@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod append;
 mod approval;
 mod as_of;
 mod batch;
@@ -54,6 +55,7 @@ mod write;
 
 pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{Continuation, LineRange};
+pub use append::AppendedText;
 pub use approval::ApprovalItem;
 pub(crate) use approval::{ApprovalRefusal, ApprovalRequest};
 pub use as_of::PointInTime;

@@ -195,47 +195,6 @@ impl Vfs {
         })
     }
 
-    /// Appends to a file. Creates it if it is missing.
-    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
-        self.append_with(path, content, &WriteOptions::new())
-    }
-
-    /// Appends to a file, with options.
-    pub fn append_with(
-        &self,
-        path: impl IntoPath,
-        content: impl Into<Vec<u8>>,
-        options: &WriteOptions,
-    ) -> Result<WriteResult> {
-        self.call("append", [path.into_path()], |call, [path]| {
-            let bytes = content.into();
-            call.set_bytes(bytes.len() as u64);
-            let (written, _) =
-                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
-                    resolved.check_not_protected_ancestor()?;
-                    call.check_size(bytes.len() as u64)?;
-                    let limit = call.shared().limits.max_file_size;
-                    let put_options = PutOptions {
-                        max_size: (limit < u64::MAX).then_some(limit),
-                        ..options.put_options(resolved)
-                    };
-                    let step = Step::Append {
-                        at: resolved.node_path.clone(),
-                        content: Content::Bytes(bytes.clone()),
-                        options: put_options,
-                    };
-                    call.check_own_precondition(resolved, options.expect)?;
-                    call.note_prior_content(resolved, PriorContent::MayRemain);
-                    let applied = call.apply_step(resolved, step);
-                    let (outcome, written) =
-                        applied.map_err(|cause| precondition_error(resolved, options.expect, cause))?;
-                    call.advance_read_set(resolved, &outcome);
-                    Ok(written)
-                })?;
-            Ok(written)
-        })
-    }
-
     /// Makes a directory. `parents` says whether missing parents are made, too.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {

@@ -171,6 +171,27 @@ fn an_edit_keeps_the_encoding_that_a_read_names() {
     assert_eq!(content(&tools, "/rw/latin"), b"gr\xfcn\r\nwei\xdf\r\n");
     assert_eq!(content(&tools, "/rw/wide"), utf_16("\u{feff}grün\nweiß\n"));
     assert_eq!(content(&tools, "/rw/bom"), "\u{feff}weiß\n".as_bytes());
+    // What is appended has the encoding of the rest; a new file is UTF-8.
+    let append = |path: &str| {
+        let blocks = call(&tools, "append_file", json!({ "path": path, "content": "ß\n" })).for_model();
+        let [Block::Text(text)] = blocks.as_slice() else { panic!("{blocks:?}") };
+        text.replace(char::is_numeric, "#")
+    };
+    assert!(append("/rw/wide").starts_with("Appended # bytes to /rw/wide. [version_tag "));
+    assert!(append("/rw/wide").ends_with("; encoding UTF-##LE]"));
+    assert_eq!(content(&tools, "/rw/wide"), utf_16("\u{feff}grün\nweiß\nß\nß\n"));
+    append("/rw/latin");
+    assert_eq!(content(&tools, "/rw/latin"), b"gr\xfcn\r\nwei\xdf\r\n\xdf\n");
+    append("/rw/new");
+    assert_eq!(content(&tools, "/rw/new"), "ß\n".as_bytes());
+    // Where the caller may not read, the file isn't looked at.
+    append("/wo/latin");
+    assert_eq!(content(&tools, "/rw/latin"), b"gr\xfcn\r\nwei\xdf\r\n\xdf\n\xc3\x9f\n");
+    let arguments = json!({ "path": "/rw/wide", "content": "→" });
+    call_ok(&tools, "append_file", arguments);
+    tools.vfs().write("/rw/latin", b"gr\xfcn wei\xdf".to_vec()).unwrap();
+    let lacking = failure(&tools, "append_file", json!({ "path": "/rw/latin", "content": "→" }));
+    assert!(lacking.message.starts_with("`/rw/latin` is a text in windows-1252, which has no `→`"));
     let arguments = json!({ "path": "/rw/latin", "old_string": "weiß", "new_string": "→" });
     assert_eq!(
         failure(&tools, "edit_file", arguments).message,

@@ -110,6 +110,11 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         |vfs| vfs.append_with("/rw/a", "12", &WriteOptions::new()).map(drop),
         "append /rw/a ok 2",
     ),
+    (
+        "append_text",
+        |vfs| vfs.append_text("/rw/new", "\n", &WriteOptions::new()).map(drop),
+        "append /rw/new ok 1",
+    ),
     ("edit", |vfs| vfs.edit("/rw/b", "two", "2", Occurrences::One).map(drop), "edit /rw/b ok"),
     (
         "edit_with",
@@ -224,6 +229,7 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../as_of.rs"),
         include_str!("../search.rs"),
         include_str!("../write.rs"),
+        include_str!("../append.rs"),
         include_str!("../edit.rs"),
         include_str!("../suggest.rs"),
         include_str!("../copy.rs"),
