@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use object::Endianness;
 use object::elf;
-use object::read::elf::{FileHeader, SectionHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
 use crate::Result;
 use crate::programs::{capture, program};
@@ -121,6 +121,8 @@ impl ElfFacts {
             }
         };
         let sections = header.sections(endian, content)?;
+        let mut segments = header.program_headers(endian, content)?.iter();
+        let has_interpreter = segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP);
         let has_symbols = sections.iter().any(|section| section.sh_type(endian) == elf::SHT_SYMTAB);
         let dynamic = sections.dynamic_table(endian, content)?;
         let mut libraries = Vec::new();
@@ -136,13 +138,14 @@ impl ElfFacts {
                 }
             }
         }
-        Ok(ElfFacts { architecture, linkage: linkage(libraries, &versions)?, has_symbols })
+        Ok(ElfFacts { architecture, linkage: linkage(has_interpreter, libraries, &versions)?, has_symbols })
     }
 }
 
-/// The linkage of a binary that needs these libraries and these versions of their symbols.
-fn linkage(libraries: Vec<String>, versions: &[String]) -> Result<Linkage> {
-    if libraries.is_empty() {
+/// The linkage of a binary that needs these libraries and these versions of their symbols. A binary with an interpreter
+/// is loaded by the C library's loader, even if it names no library.
+fn linkage(has_interpreter: bool, libraries: Vec<String>, versions: &[String]) -> Result<Linkage> {
+    if !has_interpreter && libraries.is_empty() {
         return Ok(Linkage::Static);
     }
     let glibc = versions.iter().filter_map(|version| {
@@ -174,17 +177,18 @@ mod tests {
         let versions = texts(&["GLIBC_2.4", "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_PRIVATE", "GCC_4.2.0"]);
         let libraries = texts(&["libc.so.6"]);
         let expected = Linkage::Glibc { version: (2, 34), libraries: libraries.clone() };
-        assert_eq!(linkage(libraries, &versions).unwrap(), expected);
+        assert_eq!(linkage(true, libraries, &versions).unwrap(), expected);
     }
 
     #[test]
     fn a_binary_without_shared_libraries_is_static() {
-        assert_eq!(linkage(Vec::new(), &[]).unwrap(), Linkage::Static);
+        assert_eq!(linkage(false, Vec::new(), &[]).unwrap(), Linkage::Static);
     }
 
     #[test]
     fn a_binary_of_another_c_library_is_refused() {
-        assert!(linkage(texts(&["libc.musl-x86_64.so.1"]), &[]).is_err());
+        assert!(linkage(true, texts(&["libc.musl-x86_64.so.1"]), &[]).is_err());
+        assert!(linkage(true, Vec::new(), &[]).is_err());
     }
 
     #[test]

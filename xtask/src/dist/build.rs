@@ -34,17 +34,18 @@ pub(super) fn build_binaries() -> Result<Vec<PathBuf>> {
 struct StaticTarget {
     /// The name that rustc has for it.
     triple: String,
-    /// The C compiler, which also links. SQLite is written in C.
+    /// The C compiler. SQLite is written in C.
     c_compiler: String,
+    /// Whether another architecture is built for than that of this machine.
+    is_cross: bool,
 }
 
 impl StaticTarget {
     fn new(architecture: &str, host: &str) -> Self {
-        let c_compiler = match architecture == host {
-            true => "musl-gcc".to_owned(),
-            false => format!("{architecture}-linux-musl-gcc"),
-        };
-        StaticTarget { triple: format!("{architecture}-unknown-linux-musl"), c_compiler }
+        let is_cross = architecture != host;
+        let c_compiler =
+            if is_cross { format!("{architecture}-linux-musl-gcc") } else { "musl-gcc".to_owned() };
+        StaticTarget { triple: format!("{architecture}-unknown-linux-musl"), c_compiler, is_cross }
     }
 
     /// What this machine lacks to build for the target.
@@ -67,7 +68,11 @@ impl StaticTarget {
         let mut build = cargo();
         build.args(["build", "--release", "--package", "stead-cli", "--target", &self.triple]);
         build.env(format!("CC_{variable}"), &self.c_compiler);
-        build.env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), &self.c_compiler);
+        // Not for this machine's architecture: rustc brings musl's start files, and musl-gcc would add its own. Such a
+        // binary crashes at its start.
+        if self.is_cross {
+            build.env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), &self.c_compiler);
+        }
         run_shown(&mut build)?;
         Ok(programs::target().join(&self.triple).join("release/stead"))
     }
