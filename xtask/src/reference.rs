@@ -4,10 +4,11 @@ use crate::Result;
 use crate::programs::{cargo, run_shown};
 
 /// The tests that compare the pages.
-const TESTS: [(&str, &str); 3] = [
+const TESTS: [(&str, &str); 4] = [
     ("stead", "config::keys::page::the_reference_page_is_what_the_code_says"),
     ("stead-cli", "reference::the_page_of_commands_is_what_the_code_says"),
     ("stead-cli", "reference::the_page_of_tools_is_what_the_code_says"),
+    ("stead-cli", "json::schema::the_schema_in_the_reference_is_that_of_the_documents"),
 ];
 
 pub(crate) fn run() -> Result {

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 
-
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
@@ -10,13 +9,13 @@ use crate::{human, json};
 pub(crate) struct Args {
     /// The directory to write them to; it is created if it doesn't exist
     #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    target: PathBuf,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let shown_path = human::host_path(&args.directory);
-    std::fs::create_dir_all(&args.directory)
-        .and_then(|()| clap_mangen::generate_to(crate::command(), &args.directory))
+    let shown_path = human::host_path(&args.target);
+    std::fs::create_dir_all(&args.target)
+        .and_then(|()| clap_mangen::generate_to(crate::command(), &args.target))
         .map_err(|error| CommandError::host(format!("`{shown_path}` can't be written"), error))?;
     if session.wants_json() {
         session.print_json(&json::manual_pages(&shown_path))?;

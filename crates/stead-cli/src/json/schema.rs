@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The file with the schema. `STEAD_UPDATE_SCHEMA=1 cargo test -p stead-cli schema` writes it.
+/// The file with the schema. `cargo xtask reference` writes it.
 const SCHEMA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/json.schema.json");
 
 /// What matches in files: `grep`.
@@ -174,12 +174,12 @@ fn schema() -> Value {
 fn the_schema_in_the_reference_is_that_of_the_documents() {
     let schema = format!("{:#}\n", schema());
     let file = Path::new(SCHEMA_FILE);
-    if std::env::var_os("STEAD_UPDATE_SCHEMA").is_some() {
+    if std::env::var_os("STEAD_WRITE_REFERENCE").is_some() {
         std::fs::write(file, &schema).unwrap();
     }
     let written = std::fs::read_to_string(file).unwrap();
     assert!(
         written == schema,
-        "run `STEAD_UPDATE_SCHEMA=1 cargo test -p stead-cli schema` to write {file:?}"
+        "run `cargo xtask reference` to write {file:?}"
     );
 }

@@ -149,12 +149,18 @@ fn colours_are_for_terminals_unless_asked_for() {
 fn manual_pages_are_written_for_every_command() {
     let dir = TestDir::empty();
     assert!(dir.run(["man", "pages/man1"]).starts_with("! Wrote the manual pages to pages/man1."));
-    for (page, text) in
-        [("stead.1", "bounded place"), ("stead-ls.1", "List directories"), ("stead-undo.1", "dry\\-run")]
-    {
+    for (page, text) in [
+        ("stead.1", "bounded place"),
+        ("stead-ls.1", "List directories"),
+        ("stead-undo.1", "dry\\-run"),
+        ("stead-token-create.1", "SYNOPSIS"),
+    ] {
         let content = std::fs::read_to_string(dir.path(&format!("pages/man1/{page}"))).unwrap();
         assert!(content.contains(text), "{page}: {content}");
     }
+    assert!(!dir.path("pages/man1/stead-mount-watchdog.1").exists(), "a hidden command has no page");
+    std::fs::write(dir.path("file"), "").unwrap();
+    assert!(dir.run(["man", "file"]).contains("`file` can't be written"));
 }
 
 #[test]

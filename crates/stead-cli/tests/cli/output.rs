@@ -388,22 +388,6 @@ fn completions_are_printed() {
 }
 
 #[test]
-fn manual_pages_are_written_for_every_command() {
-    let dir = TestDir::empty();
-    std::fs::create_dir(dir.path("man")).unwrap();
-    assert_snapshot!(dir.run(["man", "man"]), @"");
-    for page in ["stead.1", "stead-ls.1", "stead-token-create.1"] {
-        let text = std::fs::read_to_string(dir.path("man").join(page)).unwrap();
-        assert!(text.contains(".SH SYNOPSIS"), "{page}: {text}");
-    }
-    assert!(!dir.path("man/stead-mount-watchdog.1").exists());
-    assert_snapshot!(dir.run(["man", "missing"]), @r#"
-    ! stead: the manual pages can't be written into `missing`: there is no such file or directory
-    exit 1
-    "#);
-}
-
-#[test]
 fn an_earlier_version_can_be_exported() {
     let dir = TestDir::new();
     let version = |args: [&str; 4]| {
