@@ -1,5 +1,5 @@
 //! The tasks that people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`,
-//! `torture`, `tokens`, `bench`.
+//! `torture`, `docs`, `reference`, `pictures`, `dist`, `installs`, `tokens`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -10,19 +10,25 @@ mod boundary;
 mod check;
 mod clients;
 mod compared_servers;
+mod dist;
+mod doc_commands;
 mod licences;
 mod mcp_hosts;
 mod mounted_stead;
+mod pictures;
 mod programs;
+mod reference;
 mod required_programs;
 mod running_server;
 mod second_user;
 mod sections;
+mod stdio_client;
 mod steps;
 mod test;
 mod test_clients;
 mod tokens;
 mod torture;
+mod varying_text;
 
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
@@ -32,7 +38,12 @@ cargo xtask second-user                       the tests that depend on modes, as
 cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
                                               runs all hosts, --write writes what their models get into docs/hosts.md
 cargo xtask torture [--long]                  programs that stress file systems, on a mount; part of test
+cargo xtask docs                              the commands of the README and the guides, as written; part of test
+cargo xtask pictures [--check]                records the picture of the README; --check: is it stale? part of test
+cargo xtask dist [--binary FILE]…             the files of a release, in target/dist; without FILE builds the binary
+cargo xtask installs                          installs the packages of a release in throwaway places; part of test
 cargo xtask tokens [--before BINARY] [--write] how many tokens the tools, the map and answers need; --write as below
+cargo xtask reference                         writes docs/reference from the code
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write writes the tables into docs/benchmarks.md";
 
 /// The result of a task. The error is a sentence on what went wrong.
@@ -62,8 +73,14 @@ fn dispatch(arguments: &[String]) -> Result {
         ["clients", "--long", "--write"] => {
             clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Updated)
         }
+        ["reference"] => reference::run(),
         ["torture"] => torture::run(test::RunLength::Short),
         ["torture", "--long"] => torture::run(test::RunLength::Long),
+        ["docs"] => doc_commands::run(),
+        ["pictures"] => pictures::run(pictures::Picture::Written),
+        ["pictures", "--check"] => pictures::run(pictures::Picture::Checked),
+        ["dist", options @ ..] => dist::run(options),
+        ["installs"] => dist::check_installs(),
         ["bench", options @ ..] => bench::run(options),
         ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::programs::{self, cargo, run_shown};
-use crate::{boundary, clients, mcp_hosts, required_programs, second_user, torture};
+use crate::{
+    boundary, clients, dist, doc_commands, mcp_hosts, pictures, required_programs, second_user, torture,
+};
 
 /// The examples that the README and the guides show: they have to run too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
@@ -64,6 +66,11 @@ pub(crate) fn run(length: RunLength) -> Result {
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
+    println!("The commands of the README and the guides:");
+    outcomes.push(doc_commands::run());
+    outcomes.push(pictures::run(pictures::Picture::Checked));
+    println!("The packages of a release, installed:");
+    outcomes.push(dist::check_installs());
     println!("The server with other projects' clients:");
     outcomes.push(clients::run(length, mcp_hosts::HostsPage::Unchanged));
     println!("A mount with programs that stress file systems:");

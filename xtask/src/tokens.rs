@@ -5,15 +5,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
 use crate::Result;
 use crate::programs::{self, capture, cargo, program, root};
+use crate::stdio_client::StdioClient;
 use crate::test_clients::TestClients;
 use crate::{compared_servers, sections};
 
@@ -80,10 +80,9 @@ fn measure(
 ) -> Result<CostColumn> {
     let files = directory.join("project");
     write_example_files(&files)?;
-    let mut client = StdioClient::start(server, binary, directory, &files)?;
+    let mut client = StdioClient::start(&mut server_command(server, binary, directory, &files)?)?;
     let counter = TokenCounter::new()?;
-    let initialized = client.request("initialize", &initialize_params())?;
-    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+    let initialized = client.initialize()?;
     let tools = client.request("tools/list", &json!({}))?["tools"].to_string();
     let map = initialized["instructions"].as_str().unwrap_or_default().to_owned();
     let text = |text: &str| Some(TokenCount { text: counter.count_text(text), structured: 0 });
@@ -181,65 +180,21 @@ impl TokenCounter {
     }
 }
 
-/// An MCP client over standard input and output.
-struct StdioClient {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    next: u64,
-}
-
-impl StdioClient {
-    fn start(server: ComparedServer, binary: &Path, directory: &Path, files: &Path) -> Result<Self> {
-        let mut command: Command = match server {
-            ComparedServer::Stead => {
-                let config = directory.join("stead.toml");
-                fs::write(&config, CONFIG)?;
-                let mut command = program(PathBuf::from(binary));
-                command.args(["mcp", "--agent", "coder", "--config"]).arg(config);
-                command
-            }
-            ComparedServer::Node => {
-                let mut command = program("node");
-                command.arg(binary).arg(files);
-                command
-            }
-        };
-        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
-            command.env_remove(name);
+/// The command that starts a server for the files.
+fn server_command(server: ComparedServer, binary: &Path, directory: &Path, files: &Path) -> Result<Command> {
+    match server {
+        ComparedServer::Stead => {
+            let config = directory.join("stead.toml");
+            fs::write(&config, CONFIG)?;
+            let mut command = program(binary);
+            command.args(["mcp", "--agent", "coder", "--config"]).arg(config);
+            Ok(command)
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let input = child.stdin.take().expect("stdin is piped");
-        let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Ok(StdioClient { child, input, output, next: 1 })
-    }
-
-    fn send(&mut self, message: &Value) -> Result {
-        Ok(writeln!(self.input, "{message}")?)
-    }
-
-    fn request(&mut self, method: &str, params: &Value) -> Result<Value> {
-        let id = self.next;
-        self.next += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
-        loop {
-            let mut line = String::new();
-            if self.output.read_line(&mut line)? == 0 {
-                return Err(format!("the server has ended instead of answering {method}").into());
-            }
-            let mut message: Value = serde_json::from_str(&line)?;
-            if message["id"] == id && message.get("method").is_none() {
-                return Ok(message["result"].take());
-            }
+        ComparedServer::Node => {
+            let mut command = program("node");
+            command.arg(binary).arg(files);
+            Ok(command)
         }
-    }
-}
-
-impl Drop for StdioClient {
-    fn drop(&mut self) {
-        // Fails if the process has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -252,14 +207,6 @@ path = "project"
 history = true
 workspaces = [{ prefix = "/project", store = "project", scope = "rw" }]
 "#;
-
-fn initialize_params() -> Value {
-    json!({
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": { "name": "tokens", "version": "1" },
-    })
-}
 
 fn table(columns: &[CostColumn]) -> String {
     let labels: Vec<_> = columns.iter().map(|column| column.label).collect();

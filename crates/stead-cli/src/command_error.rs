@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use stead::config::ConfigError;
-use stead::{ErrorKind, StoreError, VfsError};
+use stead::{ErrorKind, StoreError, Vfs, VfsError};
 
 /// The exit code. The larger of two is the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +56,8 @@ impl From<ErrorKind> for Exit {
 pub(crate) enum CommandError {
     /// An error of the library.
     Stead(stead::Error),
+    /// An error of the library, with a message that fits the command better than the library's own.
+    Explained(stead::Error, String),
     /// An error of the command itself.
     Message(ErrorKind, String),
     /// The reader of the output has closed it, so there is nobody to report to.
@@ -88,10 +90,19 @@ impl CommandError {
     /// The kind; `None` if the reader is gone.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self {
-            CommandError::Stead(error) => Some(error.kind()),
+            CommandError::Stead(error) | CommandError::Explained(error, _) => Some(error.kind()),
             CommandError::Message(kind, _) => Some(*kind),
             CommandError::ReaderGone => None,
         }
+    }
+
+    /// The same error. If a path doesn't exist, its message names the one that the caller perhaps meant.
+    pub(crate) fn with_suggestion(self, vfs: &Vfs) -> Self {
+        let message = match &self {
+            CommandError::Stead(stead::Error::Vfs(error)) => vfs.message_with_suggestion(error),
+            _ => None,
+        };
+        message.map_or(self, |message| CommandError::Message(ErrorKind::NotFound, message))
     }
 
     /// The exit code.
@@ -100,7 +111,9 @@ impl CommandError {
     /// wrong usage.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            CommandError::Stead(stead::Error::Vfs(error)) if is_negative_answer(error) => Exit::NEGATIVE,
+            CommandError::Stead(error) | CommandError::Explained(error, _) if is_negative_answer(error) => {
+                Exit::NEGATIVE
+            }
             _ => self.kind().map_or(Exit::OK, Exit::from),
         }
     }
@@ -109,7 +122,7 @@ impl CommandError {
     pub(crate) fn message(&self) -> String {
         match self {
             CommandError::Stead(error) => error.to_string(),
-            CommandError::Message(_, message) => message.clone(),
+            CommandError::Explained(_, message) | CommandError::Message(_, message) => message.clone(),
             CommandError::ReaderGone => String::new(),
         }
     }
@@ -121,13 +134,17 @@ impl CommandError {
 }
 
 /// Whether the error is a negative answer to a valid call, although its kind maps to another exit code.
-fn is_negative_answer(error: &VfsError) -> bool {
+fn is_negative_answer(error: &stead::Error) -> bool {
+    let error = match error {
+        stead::Error::AmbiguousOperation { .. } => return true,
+        stead::Error::Vfs(error) => error,
+        _ => return false,
+    };
     match error {
         VfsError::TooManySymlinks { .. } | VfsError::LineOutOfRange { .. } | VfsError::Binary { .. } => true,
         VfsError::Store { cause, .. } => matches!(
             cause,
-            StoreError::NoMatch
-                | StoreError::Ambiguous(_)
+            StoreError::EditMismatch(_)
                 | StoreError::Special(_)
                 | StoreError::NotADirectory
                 | StoreError::IsADirectory

@@ -10,15 +10,19 @@ mod credential;
 mod human;
 mod interrupt;
 mod json;
+mod output;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod session;
 mod telemetry;
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, value_parser};
 use stead_server::print_to_stderr;
 
 use command_error::Exit;
@@ -60,7 +64,7 @@ fn main() -> ExitCode {
         Err(error) => return report_usage_error(&error),
     };
     let mut session = Session::new(cli.globals, credential);
-    let exit = match cli.command.run(&mut session) {
+    let exit = match session.change_directory().and_then(|()| cli.command.run(&mut session)) {
         Ok(exit) => exit,
         Err(failure) => session.report(&failure),
     };
@@ -73,8 +77,22 @@ fn parse() -> Result<Cli, clap::Error> {
         Ok(McpCli { globals, command: McpCommand::Mcp(args) }) => {
             Ok(Cli { globals, command: Command::Mcp(args) })
         }
-        Err(_) => Cli::try_parse(),
+        Err(_) => Cli::from_arg_matches(&command().try_get_matches()?),
     }
+}
+
+/// All commands, as clap has them.
+fn command() -> clap::Command {
+    // Where a command has its own `-C`, as `grep` does for the lines around a match, the directory has only its long
+    // name after the command. Before the command, `-C` is always the directory.
+    let directory = Arg::new("directory").long("directory").value_name("DIR");
+    let directory = directory
+        .value_parser(value_parser!(PathBuf))
+        .help("Run as if started in this directory (-C before the command)");
+    Cli::command().mut_subcommands(|command| {
+        let has_short = command.get_arguments().any(|arg| arg.get_short() == Some('C'));
+        if has_short { command.arg(directory.clone()) } else { command }
+    })
 }
 
 /// Prints a usage error, or the text of `--help` or `--version`, and returns the exit code.

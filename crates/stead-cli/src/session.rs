@@ -3,8 +3,8 @@
 //! Data goes to stdout; messages for a person go to stderr.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stead::name::escape_name;
@@ -14,12 +14,18 @@ use stead::{Config, Identity, Stead, Stores, Vfs};
 use stead_server::print_to_stderr;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::output::{Output, OutputArgs};
 use crate::{human, json};
 
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Globals {
-    /// The configuration file [default: ./stead.toml, then ~/.config/stead/stead.toml]
+    /// Run as if started in this directory
+    #[arg(short = 'C', long, global = true, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The configuration file [default: stead.toml here or above, then what `stead mcp` serves here, then
+    /// ~/.config/stead/stead.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STEAD_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Print JSON, one document per line
@@ -28,12 +34,17 @@ pub(crate) struct Globals {
     /// The agent to act as; not needed if only one is configured
     #[arg(long, global = true, value_name = "NAME", env = "STEAD_AGENT", hide_env_values = true)]
     agent: Option<String>,
+    /// The thread that the agent works in
+    #[arg(long, global = true, value_name = "ID", value_parser = crate::commands::parse_thread)]
+    thread: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// When to look.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AsOfArg {
-    /// Use an earlier version: its number, a snapshot's label or #number, a time, or an age (2h)
+    /// Use an earlier version: its number, a snapshot's label or #number, or a time (2h, yesterday, 2026-11-15 08:30)
     #[arg(long, value_name = "VERSION")]
     at: Option<String>,
 }
@@ -70,17 +81,41 @@ impl IgnoreArg {
 /// One run of the binary.
 pub(crate) struct Session {
     globals: Globals,
-    stdout: BufWriter<StdoutLock<'static>>,
+    output: Output,
     styled: bool,
     credential: Option<OsString>,
+    /// Where the command was started, if `-C` has changed the directory.
+    start_directory: Option<PathBuf>,
 }
 
 impl Session {
     pub(crate) fn new(globals: Globals, credential: Option<OsString>) -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let styled = io::stdout().is_terminal() && !no_color;
-        let stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        Session { globals, stdout, styled, credential }
+        let styled = globals.output.has_colour();
+        Session { globals, output: Output::new(), styled, credential, start_directory: None }
+    }
+
+    /// Changes to the directory that `-C` names, as git and make do.
+    pub(crate) fn change_directory(&mut self) -> Result<(), CommandError> {
+        let Some(directory) = &self.globals.directory else { return Ok(()) };
+        self.start_directory = std::env::current_dir().ok();
+        let Err(error) = std::env::set_current_dir(directory) else { return Ok(()) };
+        let shown_path = human::host_path(directory);
+        if error.kind() == io::ErrorKind::NotFound && Config::has_served(directory) {
+            return Err(CommandError::invalid(format!(
+                "`{shown_path}` doesn't exist any more. Stead still has its history: if you moved the directory, move it \
+                 back; at another place it begins a new history"
+            )));
+        }
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "it doesn't exist".to_owned(),
+            kind => kind.to_string(),
+        };
+        Err(CommandError::invalid(format!("can't change to the directory `{shown_path}`: {reason}")))
+    }
+
+    /// Where the command was started, if `-C` has changed the directory.
+    pub(crate) fn start_directory(&self) -> Option<&Path> {
+        self.start_directory.as_deref()
     }
 
     /// Whether `--json` is given.
@@ -93,9 +128,17 @@ impl Session {
         io::stdout().is_terminal()
     }
 
-    /// Whether to show progress: stderr is a terminal, and `--json` isn't given.
+    /// Whether to show progress: stderr is a terminal, and neither `--json` nor `--quiet` is given.
     pub(crate) fn shows_progress(&self) -> bool {
-        !self.globals.json && io::stderr().is_terminal()
+        !self.globals.json && !self.globals.output.quiet && io::stderr().is_terminal()
+    }
+
+    /// Lets a pager show what is longer than the terminal. For commands whose output people read from top to bottom;
+    /// called before anything is printed.
+    pub(crate) fn use_pager(&mut self) {
+        if !self.globals.json {
+            self.output.use_pager(&self.globals.output);
+        }
     }
 
     /// The path of the configuration file: the given one, or the one that was found.
@@ -110,9 +153,8 @@ impl Session {
 
     /// The stead of the agent that the command acts as, with approval for every call.
     pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
-        let config = self.config()?;
         // The person who runs the command is the person who would be asked.
-        Ok(Stead::open(&config, self.agent(&config)?)?.with_approval())
+        Ok(self.stead_of_agent()?.with_approval())
     }
 
     /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
@@ -120,22 +162,25 @@ impl Session {
         let mut config = self.config()?;
         let agent = self.agent(&config)?.to_owned();
         if let Some(agent_config) = config.agents.remove(&agent) {
-            config.agents.insert(agent.clone(), agent_config.without_protection());
+            config.agents.insert(agent, agent_config.without_protection());
         }
-        Ok(Stead::open(&config, &agent)?.with_approval())
+        Ok(self.open(&config)?.with_approval())
     }
 
     /// The stead as the agent itself has it: calls that need approval are refused.
-    pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, CommandError> {
-        let config = self.config()?;
-        let identity = Identity::agent(self.agent(&config)?);
-        let identity = match thread {
-            Some(thread) => identity.with_thread(thread),
-            None => identity,
-        };
-        let stores = Stores::of(&config);
+    pub(crate) fn stead_of_agent(&self) -> Result<Stead, CommandError> {
+        self.open(&self.config()?)
+    }
+
+    fn open(&self, config: &Config) -> Result<Stead, CommandError> {
+        let stores = Stores::of(config);
         stores.open_audit()?;
-        Ok(Stead::open_in(&stores, &identity)?)
+        Ok(Stead::open_in(&stores, &self.identity(config)?)?)
+    }
+
+    /// The identity that the command acts as: [`Session::agent`], in the thread that `--thread` names.
+    pub(crate) fn identity(&self, config: &Config) -> Result<Identity, CommandError> {
+        Ok(Identity { thread: self.globals.thread.clone(), ..Identity::agent(self.agent(config)?) })
     }
 
     /// The agent that the command acts as: the one that `--agent` names, or the only one.
@@ -149,6 +194,16 @@ impl Session {
     /// The agent that `--agent` names.
     pub(crate) fn named_agent(&self) -> Option<&str> {
         self.globals.agent.as_deref()
+    }
+
+    /// The thread that `--thread` names.
+    pub(crate) fn named_thread(&self) -> Option<&str> {
+        self.globals.thread.as_deref()
+    }
+
+    /// The configuration file that `--config` or the environment names.
+    pub(crate) fn named_config(&self) -> Option<&Path> {
+        self.globals.config.as_deref()
     }
 
     /// The token from the environment.
@@ -175,13 +230,13 @@ impl Session {
     ) -> Result<T, CommandError> {
         stead.compound(command, path, CommandError::kind, |stead| {
             let stead = at.apply_to(stead.clone(), path)?;
-            act(self, &stead)
+            act(self, &stead).map_err(|error| error.with_suggestion(stead.vfs()))
         })
     }
 
     /// The output for data.
     pub(crate) fn stdout(&mut self) -> &mut impl Write {
-        &mut self.stdout
+        &mut self.output
     }
 
     /// Prints a line of data.
@@ -197,17 +252,22 @@ impl Session {
     /// Writes data. If the reader has closed the output, returns `CommandError::ReaderGone`, which ends the command.
     pub(crate) fn write_output(
         &mut self,
-        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+        write: impl FnOnce(&mut Output) -> io::Result<()>,
     ) -> Result<(), CommandError> {
-        write(&mut self.stdout).map_err(CommandError::output_error)
+        write(&mut self.output).map_err(CommandError::output_error)
     }
 
-    /// Prints a message for a person, unless `--json` is given.
+    /// Prints a message for a person, unless `--json` or `--quiet` is given.
     pub(crate) fn say(&mut self, message: impl std::fmt::Display) {
+        if !self.globals.json && !self.globals.output.quiet {
+            self.output.print_message(message);
+        }
+    }
+
+    /// Prints a warning for a person, also with `--quiet`, unless `--json` is given.
+    pub(crate) fn warn(&mut self, message: impl std::fmt::Display) {
         if !self.globals.json {
-            // Flushed first, so that output and message keep their order where both go to the same terminal.
-            let _ = self.stdout.flush();
-            print_to_stderr(message);
+            self.output.print_message(message);
         }
     }
 
@@ -217,15 +277,15 @@ impl Session {
         if unreadable.is_empty() {
             return;
         }
-        self.say(format_args!(
+        self.warn(format_args!(
             "{} could not be read:",
             human::count(unreadable.len() as u64, "path", "paths")
         ));
         for Unreadable { path, reason } in unreadable.iter().take(MAX_SHOWN) {
-            self.say(format_args!("  {path}: {reason}"));
+            self.warn(format_args!("  {path}: {reason}"));
         }
         if unreadable.len() > MAX_SHOWN {
-            self.say(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
+            self.warn(format_args!("  and {} more", unreadable.len() - MAX_SHOWN));
         }
     }
 
@@ -236,21 +296,12 @@ impl Session {
         }
     }
 
-    /// Uses colours as the user asks: always, never, or only on a terminal.
-    pub(crate) fn set_colour(&mut self, choice: clap::ColorChoice) {
-        self.styled = match choice {
-            clap::ColorChoice::Auto => self.styled,
-            clap::ColorChoice::Always => true,
-            clap::ColorChoice::Never => false,
-        };
-    }
-
     /// Whether output has colours.
     pub(crate) fn is_styled(&self) -> bool {
         self.styled
     }
 
-    /// Text in a colour, if stdout is a terminal.
+    /// Text in a colour, if `--color` asks for it: `auto` does on a terminal.
     pub(crate) fn paint(&self, colour: Colour, text: impl std::fmt::Display) -> String {
         if self.styled { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
     }
@@ -263,10 +314,8 @@ impl Session {
             let printed = self.print_json(&json::error(kind.code(), &message));
             return printed.map_or(Exit::OK, |()| failure.exit());
         }
-        // Flushed first, so that output and message keep their order where both go to the same terminal.
-        let _ = self.stdout.flush();
         let prefix = if failure.has_location() { "" } else { "stead: " };
-        print_to_stderr(format_args!("{prefix}{}", human::escape_lines(&message)));
+        self.output.print_message(format_args!("{prefix}{}", human::escape_lines(&message)));
         failure.exit()
     }
 
@@ -294,7 +343,7 @@ impl Session {
 
     /// Flushes the output at the end of the run, and returns the exit code for a failure.
     pub(crate) fn finish(&mut self) -> Exit {
-        match self.stdout.flush() {
+        match self.output.finish() {
             Ok(()) => Exit::OK,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::OK,
             Err(error) => {

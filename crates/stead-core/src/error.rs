@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::edit::EditError;
+use crate::edit::{EditError, EditMismatch, MismatchReason};
 use crate::glob::GlobError;
 use crate::monitor::StopReason;
 use crate::path::{PathError, VfsPath};
@@ -122,6 +122,17 @@ pub enum Error {
          to change it"
     )]
     Protected {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+    },
+    /// A `hide` glob covers the path. The error doesn't say whether anything exists there.
+    #[error(
+        "`{path}` can't be created or changed: names like this one are hidden from agents in the Workspace \
+         `{workspace}`; choose another name, or ask the person who runs Stead"
+    )]
+    HiddenName {
         /// The path.
         path: VfsPath,
         /// The Workspace it is in.
@@ -301,6 +312,7 @@ impl Error {
             Error::OutsideWorkspaces { .. }
             | Error::ScopeDenied { .. }
             | Error::Protected { .. }
+            | Error::HiddenName { .. }
             | Error::BehindBarrier { .. }
             | Error::NotOwnFile { .. }
             | Error::GitRepository { .. }
@@ -335,10 +347,19 @@ impl Error {
                         StoreError::AlreadyExists
                             | StoreError::Conflict
                             | StoreError::Protected { .. }
+                            | StoreError::ContainsHidden
                             | StoreError::NameTaken { .. }
                     )
             }
             _ => false,
+        }
+    }
+
+    /// The path, if the error says that nothing exists there, and the caller may know that.
+    pub(crate) fn missing_path(&self) -> Option<&VfsPath> {
+        match self {
+            Error::Store { path, visibility: Visibility::Visible, cause: StoreError::NotFound } => Some(path),
+            _ => None,
         }
     }
 
@@ -420,10 +441,9 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Conflict => {
             format!("`{path}` doesn't have the expected version, so nothing was changed")
         }
-        StoreError::NoMatch => format!("`{path}` doesn't contain the text to replace"),
-        StoreError::Ambiguous(_) => format!(
-            "`{path}` contains the text to replace more than once; give more of the text around it, or replace all"
-        ),
+        StoreError::EditMismatch(mismatch) => {
+            format!("{}{}", mismatch.prefix(), hidden_mismatch(path, mismatch))
+        }
         StoreError::TooLarge { limit, .. }
         | StoreError::OverQuota { on: QuotaResource::FileBytes, allowed: limit, .. } => {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
@@ -435,6 +455,18 @@ fn hidden_message(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         other => visible_message(path, other),
+    }
+}
+
+fn hidden_mismatch(path: &VfsPath, mismatch: &EditMismatch) -> String {
+    match mismatch.reason {
+        MismatchReason::NotFound(_) => format!("`{path}` doesn't contain the text to replace"),
+        MismatchReason::Ambiguous { .. } => format!(
+            "`{path}` contains the text to replace more than once; give more of the text around it, or replace all"
+        ),
+        MismatchReason::Unencodable { .. } => {
+            format!("the new text can't be written in the encoding of `{path}`; write the whole file instead")
+        }
     }
 }
 
@@ -450,19 +482,21 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Conflict => {
             format!("`{path}` has changed since it was read; read it again, then repeat the change")
         }
-        StoreError::NoMatch => {
-            format!("`{path}` doesn't contain the text to replace; read it and copy the text exactly")
-        }
-        StoreError::Ambiguous(count) => format!(
-            "`{path}` contains the text to replace {count} times; give more of the text around it, or replace all"
-        ),
+        StoreError::EditMismatch(mismatch) => format!("{}`{path}` {mismatch}", mismatch.prefix()),
         StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
+        StoreError::Protected { path: inner } if inner == "." => format!(
+            "`{path}` can't be moved, copied or removed as a whole: it is protected and read-only for agents"
+        ),
         StoreError::Protected { path: inner } => {
             format!(
                 "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"
             )
         }
+        StoreError::ContainsHidden => format!(
+            "`{path}` can't be moved or removed as a whole: it contains names that are hidden from agents; move or \
+             remove what you see in it"
+        ),
         StoreError::NameTaken { .. } => format!(
             "`{path}` is protected: with this name, git would treat the directory as a repository and obey its \
              configuration and hooks; choose another name, or ask the person who runs Stead to make the change"

@@ -20,6 +20,8 @@ use std::fmt::Write;
 
 use crate::name::escape_text;
 use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::QuotaLimits;
 use crate::tools::Toolbox;
 use crate::vfs::Vfs;
 use crate::workspace::{ApprovalPolicy, Workspace};
@@ -30,6 +32,8 @@ pub const MAX_MAP_BYTES: usize = 8 << 10;
 const ESSENTIAL_BYTES: usize = 1_500;
 /// The longest description of one Workspace in the map, in characters.
 const MAX_DESCRIPTION: usize = 300;
+/// How many of its protected globs the map names for one Workspace.
+const MAX_NAMED_GLOBS: usize = 2;
 /// The bytes reserved for the line that counts the entries that don't fit.
 const REMAINDER_LINE_BYTES: usize = 64;
 /// How many Workspaces one sentence names, and how long the sentence may be in bytes.
@@ -48,36 +52,54 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
     );
     let lines: Vec<_> = workspaces
         .iter()
-        .map(|workspace| {
-            (
-                workspace_line(workspace, enclosing_prefix(workspace, &workspaces)),
-                short_description(workspace),
-            )
-        })
+        .map(|workspace| workspace_line(workspace, enclosing_prefix(workspace, &workspaces)))
         .collect();
-    let full_line = |(line, description): &(String, Option<String>)| match description {
-        Some(description) => format!("{line}. {description}"),
-        None => line.clone(),
-    };
+    let full_lines = workspaces.iter().zip(&lines).map(|(workspace, line)| {
+        let details = short_description(workspace).into_iter().chain(rules(workspace));
+        [line.clone()].into_iter().chain(details).collect::<Vec<_>>().join(". ")
+    });
+    let full_lines: Vec<_> = full_lines.collect();
     let max_bytes = ESSENTIAL_BYTES - REMAINDER_LINE_BYTES;
-    let total_bytes: usize = lines.iter().map(|parts| full_line(parts).len() + 1).sum();
+    let total_bytes: usize = full_lines.iter().map(|line| line.len() + 1).sum();
     if text.len() + total_bytes <= max_bytes {
-        push_lines(&mut text, max_bytes, lines.iter().map(full_line));
+        push_lines(&mut text, max_bytes, full_lines.into_iter());
         return text;
     }
-    // All prefixes and scopes come first, then the descriptions.
-    push_lines(&mut text, max_bytes, lines.iter().map(|(line, _)| line.clone()));
-    let descriptions = workspaces.iter().zip(&lines);
-    let descriptions: Vec<_> = descriptions
-        .filter_map(|(workspace, (_, description))| {
-            Some(format!("- {}: {}", workspace.prefix(), description.as_ref()?))
-        })
+    // All prefixes and scopes come first, then the rules and the descriptions.
+    push_lines(&mut text, max_bytes, lines.into_iter());
+    let rules = rule_lines(&workspaces);
+    let descriptions: Vec<_> = workspaces
+        .iter()
+        .filter_map(|workspace| Some(format!("- {}: {}", workspace.prefix(), short_description(workspace)?)))
         .collect();
-    if !descriptions.is_empty() {
-        text.push_str("\nWhat they are for:\n\n");
-        push_lines(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, descriptions.into_iter());
+    for (title, lines) in [("Their rules", rules), ("What they are for", descriptions)] {
+        if !lines.is_empty() {
+            let _ = write!(text, "\n{title}:\n\n");
+            push_lines(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, lines.into_iter());
+        }
     }
     text
+}
+
+/// One line for all Workspaces that have the same rules.
+fn rule_lines(workspaces: &[&Workspace]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for workspace in workspaces {
+        let rules = rules(workspace).join(". ");
+        match groups.iter_mut().find(|(known, _)| *known == rules) {
+            Some((_, prefixes)) => prefixes.push(workspace.prefix().as_str()),
+            None => groups.push((rules, vec![workspace.prefix().as_str()])),
+        }
+    }
+    let line = |(rules, prefixes): (String, Vec<&str>)| {
+        let named = &prefixes[..prefixes.len().min(MAX_NAMED_WORKSPACES)];
+        match prefixes.len() - named.len() {
+            _ if prefixes.len() == workspaces.len() => format!("- all: {rules}"),
+            0 => format!("- {}: {rules}", named.join(", ")),
+            more => format!("- {} and {more} more: {rules}", named.join(", ")),
+        }
+    };
+    groups.into_iter().filter(|(rules, _)| !rules.is_empty()).map(line).collect()
 }
 
 /// Adds lines until `max_bytes` bytes are used, then one line that counts the rest.
@@ -136,11 +158,55 @@ fn workspace_line(workspace: &Workspace, enclosing: Option<&VfsPath>) -> String 
     line
 }
 
+/// What is hidden and protected in the Workspace, and how much it may hold.
+fn rules(workspace: &Workspace) -> Vec<String> {
+    let mut rules = Vec::new();
+    if !workspace.hide().is_empty() {
+        rules.push("Some names are hidden".to_owned());
+    }
+    if !workspace.scope().allows(Access::Write) {
+        return rules;
+    }
+    let protected = workspace.protect().patterns();
+    if !protected.is_empty() {
+        let named: Vec<_> = protected.iter().take(MAX_NAMED_GLOBS).map(|glob| short_text(glob)).collect();
+        let more = match protected.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        rules.push(format!("Read-only: {}{more}", named.join(", ")));
+    }
+    let QuotaLimits { bytes, files, file_bytes } = workspace.quota();
+    let limits = [
+        bytes.map(byte_amount),
+        files.map(|files| format!("{files} files")),
+        file_bytes.map(|bytes| format!("{} per file", byte_amount(bytes))),
+    ];
+    let limits: Vec<_> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        rules.push(format!("At most {}", limits.join(", ")));
+    }
+    rules
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+fn byte_amount(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift)) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 /// The Workspace's description on one line, cut to [`MAX_DESCRIPTION`] characters.
 fn short_description(workspace: &Workspace) -> Option<String> {
-    let words: Vec<_> = workspace.description()?.split_whitespace().collect();
+    workspace.description().map(short_text)
+}
+
+fn short_text(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
     let short: String = words.join(" ").chars().take(MAX_DESCRIPTION).collect();
-    Some(escape_text(&short).to_string())
+    escape_text(&short).to_string()
 }
 
 #[cfg(test)]
@@ -169,11 +235,15 @@ mod tests {
     }
 
     #[test]
-    fn each_workspace_is_listed_with_its_scope_and_its_purpose() {
+    fn each_workspace_is_listed_with_its_scope_its_purpose_and_its_rules() {
         let map = filesystem_map(&toolbox(vec![
             workspace("/home", AccessScope::ReadOnly).with_description("the house\nrules"),
             workspace("/home/src", AccessScope::ReadWrite).with_approval_policy(ApprovalPolicy::Changes),
-            workspace("/out", AccessScope::WriteOnly),
+            workspace("/out", AccessScope::WriteOnly)
+                .with_hide::<&str>([])
+                .and_then(|out| out.with_protect(["*.lock"]))
+                .unwrap()
+                .with_quota(QuotaLimits { bytes: Some(20 << 20), files: Some(7), file_bytes: Some(1_001) }),
         ]));
         assert_eq!(
             map,
@@ -182,9 +252,10 @@ mod tests {
              Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix \
              decides.\n\
              \n\
-             - /home: READ_ONLY (RO). the house rules\n\
-             - /home/src: READ_WRITE (RW), overrides /home, a person is asked before changes\n\
-             - /out: WRITE_ONLY (WO)\n"
+             - /home: READ_ONLY (RO). the house rules. Some names are hidden\n\
+             - /home/src: READ_WRITE (RW), overrides /home, a person is asked before changes. Some names are hidden. \
+             Read-only: .git/hooks/**, .git/config and 8 more\n\
+             - /out: WRITE_ONLY (WO). Read-only: *.lock. At most 20 MiB, 7 files, 1001 bytes per file\n"
         );
     }
 
@@ -225,6 +296,7 @@ mod tests {
             assert!(essentials.contains(&format!("- /w{n:04}: READ_WRITE (RW)\n")), "{essentials}");
             assert!(map.contains(&format!("- /w{n:04}: the house rules")), "{map}");
         }
+        assert!(map.contains("\n- all: Some names are hidden. Read-only: "), "{map}");
     }
 
     #[test]

@@ -233,6 +233,11 @@ impl PathGlobs {
         self.matches(path) || directories.into_iter().any(|directory| self.matches(directory))
     }
 
+    /// The index of the last pattern that matches this path as it is written; case matters only if it does for the set.
+    pub fn last_match(&self, path: &str) -> Option<usize> {
+        self.set.matches(path).last().copied()
+    }
+
     /// The first pattern that matches this path.
     pub fn first_match(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])

@@ -114,6 +114,78 @@ impl fmt::Display for OperationId {
     }
 }
 
+/// The beginning of an operation id, as people type it: at least 4 of its 32 hexadecimal digits, with or without hyphens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationIdPrefix {
+    /// The digits, in lower case and without hyphens.
+    digits: String,
+}
+
+/// The text isn't the beginning of an operation id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOperationIdPrefix {
+    /// It isn't hexadecimal, or has too many digits.
+    #[error(transparent)]
+    Invalid(#[from] InvalidOperationId),
+    /// It has too few digits to mean one operation.
+    #[error(
+        "this is too short for an operation id; give at least its first {} characters",
+        OperationIdPrefix::MIN_DIGITS
+    )]
+    TooShort,
+}
+
+impl OperationIdPrefix {
+    /// The fewest digits.
+    pub const MIN_DIGITS: usize = 4;
+
+    /// The id, if all of its digits are given.
+    pub fn as_whole_id(&self) -> Option<OperationId> {
+        if self.digits.len() == 32 { self.digits.parse().ok() } else { None }
+    }
+
+    /// Whether an id begins like this.
+    pub fn matches(&self, id: OperationId) -> bool {
+        id.0.simple().to_string().starts_with(&self.digits)
+    }
+
+    /// The earliest time that an id which begins like this can contain.
+    pub fn earliest_time(&self) -> Timestamp {
+        // The first 12 digits of an id are its time in milliseconds.
+        let digits = &self.digits[..self.digits.len().min(12)];
+        let millis = i64::from_str_radix(&format!("{digits:0<12}"), 16).expect("12 hexadecimal digits");
+        Timestamp(millis.saturating_mul(1_000_000))
+    }
+}
+
+impl FromStr for OperationIdPrefix {
+    type Err = InvalidOperationIdPrefix;
+
+    fn from_str(text: &str) -> Result<Self, InvalidOperationIdPrefix> {
+        let digits = text.replace('-', "").to_ascii_lowercase();
+        if digits.len() > 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(InvalidOperationId.into());
+        }
+        if digits.len() < Self::MIN_DIGITS {
+            return Err(InvalidOperationIdPrefix::TooShort);
+        }
+        Ok(OperationIdPrefix { digits })
+    }
+}
+
+impl fmt::Display for OperationIdPrefix {
+    /// With hyphens where an id has them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, digit) in self.digits.chars().enumerate() {
+            if matches!(index, 8 | 12 | 16 | 20) {
+                f.write_str("-")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
 /// One act of one identity. Every change it makes, in however many Stores, belongs to it.
 #[derive(Debug, Clone)]
 pub struct Operation {
@@ -140,5 +212,35 @@ mod tests {
         assert_eq!(OperationId::from_bytes(*ids[3].as_bytes()), ids[3]);
         assert_eq!(ids[3].to_string().parse(), Ok(ids[3]));
         assert_eq!("now".parse::<OperationId>(), Err(InvalidOperationId));
+    }
+
+    #[test]
+    fn the_beginning_of_an_id_is_enough_to_name_it() {
+        let id: OperationId = "019a8c3e-5f00-7c01-8000-0123456789ab".parse().unwrap();
+        let prefix = |text: &str| text.parse::<OperationIdPrefix>();
+        for text in
+            ["019a", "019A8C3E", "019a8c3e-5f", "019a8c3e5f00", "019a8c3e-5f00-7c01-8000-0123456789ab"]
+        {
+            let prefix = prefix(text).unwrap();
+            assert!(prefix.matches(id), "{text}");
+            assert_eq!(prefix.as_whole_id().is_some(), text.len() == 36);
+        }
+        assert_eq!(prefix("019A8C3E5f").unwrap().to_string(), "019a8c3e-5f");
+        assert!(!prefix("019a9").unwrap().matches(id));
+        assert_eq!(prefix("019"), Err(InvalidOperationIdPrefix::TooShort));
+        assert_eq!(prefix(""), Err(InvalidOperationIdPrefix::TooShort));
+        for invalid in ["now!", "019a-x", "019a8c3e-5f00-7c01-8000-0123456789abc"] {
+            assert_eq!(prefix(invalid), Err(InvalidOperationId.into()), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_an_id_bounds_its_time() {
+        let at = Timestamp::from_secs(1_700_000_000);
+        let id = OperationId::fresh(at).to_string();
+        let earliest = |digits| id[..digits].parse::<OperationIdPrefix>().unwrap().earliest_time();
+        assert_eq!(earliest(13), at);
+        assert!(earliest(6) <= at && at.0 - earliest(6).0 < 20 * 86_400 * 1_000_000_000);
+        assert_eq!("ffff".parse::<OperationIdPrefix>().unwrap().earliest_time(), Timestamp(i64::MAX));
     }
 }

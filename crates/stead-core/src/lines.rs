@@ -1,6 +1,7 @@
 //! Reading a text by lines, in constant memory.
 
 use crate::store::{OpenContent, StoreResult};
+use crate::text_encoding::{EncodingGuess, HEAD_SIZE, TextEncoding};
 
 /// Which part of a text one call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +23,10 @@ impl Default for LineRange {
 /// Consecutive lines of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextLines {
-    /// The lines, with the line endings they have in the file.
+    /// The lines, with the line endings and in the encoding that they have in the file.
     pub(crate) bytes: Vec<u8>,
+    /// The encoding of the file.
+    pub(crate) encoding: EncodingGuess,
     /// The number of lines; the last one may be cut.
     pub(crate) count: u64,
     /// What comes after these lines.
@@ -52,70 +55,11 @@ pub enum Continuation {
 
 /// Reads `range` of an open text.
 pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<TextLines> {
-    let mut scanner =
-        LineScanner { content, buffer: vec![0; 64 << 10], buffer_offset: 0, position: 0, filled: 0 };
-    let mut line = 1;
-    while line < range.offset {
-        match scanner.skip_line()? {
-            SkipResult::Line => line += 1,
-            SkipResult::UnterminatedLine => {
-                return Ok(TextLines {
-                    bytes: Vec::new(),
-                    count: 0,
-                    continuation: Continuation::End { lines: line },
-                });
-            }
-            SkipResult::EndOfText => {
-                return Ok(TextLines {
-                    bytes: Vec::new(),
-                    count: 0,
-                    continuation: Continuation::End { lines: line - 1 },
-                });
-            }
-        }
-    }
-    let mut bytes = Vec::new();
-    let mut count = 0;
-    while count < range.limit {
-        let length_before = bytes.len();
-        let is_complete = scanner.take_line(&mut bytes, range.max_bytes)?;
-        if bytes.len() == length_before && scanner.at_end()? {
-            return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
-        }
-        if !is_complete && !scanner.at_end()? {
-            // The line doesn't fit. Complete lines are returned first; a line that is too long alone is cut between
-            // characters.
-            if length_before > 0 {
-                bytes.truncate(length_before);
-                return Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } });
-            }
-            let kept_length = len_without_partial_char(&bytes);
-            let at = scanner.position() - (bytes.len() - kept_length) as u64;
-            bytes.truncate(kept_length);
-            return Ok(TextLines { bytes, count: 1, continuation: Continuation::Cut { at } });
-        }
-        count += 1;
-        line += 1;
-    }
-    if scanner.at_end()? {
-        return Ok(TextLines { bytes, count, continuation: Continuation::End { lines: line - 1 } });
-    }
-    Ok(TextLines { bytes, count, continuation: Continuation::More { next: line } })
-}
-
-/// The length of `bytes` without an incomplete character at the end.
-fn len_without_partial_char(bytes: &[u8]) -> usize {
-    let tail = bytes.len().saturating_sub(4);
-    let Some(start) = (tail..bytes.len()).rev().find(|&index| bytes[index] & 0xc0 != 0x80) else {
-        return bytes.len();
-    };
-    let needed = match bytes[start] {
-        0xc0..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf7 => 4,
-        _ => 1,
-    };
-    if start + needed > bytes.len() { start } else { bytes.len() }
+    let mut scanner = LineScanner::new(content)?;
+    let guess = EncodingGuess::from_head(&scanner.buffer[..scanner.filled]);
+    scanner.encoding = guess.encoding;
+    let (bytes, count, continuation) = scanner.read_range(range)?;
+    Ok(TextLines { bytes, encoding: guess, count, continuation })
 }
 
 enum SkipResult {
@@ -135,9 +79,68 @@ struct LineScanner<'a> {
     buffer_offset: u64,
     position: usize,
     filled: usize,
+    encoding: TextEncoding,
 }
 
-impl LineScanner<'_> {
+impl<'a> LineScanner<'a> {
+    /// A scanner whose buffer has the start of the content.
+    fn new(content: &'a dyn OpenContent) -> StoreResult<Self> {
+        let encoding = TextEncoding::Utf8;
+        let mut scanner = LineScanner {
+            content,
+            buffer: vec![0; HEAD_SIZE],
+            buffer_offset: 0,
+            position: 0,
+            filled: 0,
+            encoding,
+        };
+        scanner.fill_buffer()?;
+        Ok(scanner)
+    }
+
+    /// The lines of a range, their number, and what comes after them.
+    fn read_range(&mut self, range: LineRange) -> StoreResult<(Vec<u8>, u64, Continuation)> {
+        let mut line = 1;
+        while line < range.offset {
+            match self.skip_line()? {
+                SkipResult::Line => line += 1,
+                SkipResult::UnterminatedLine => {
+                    return Ok((Vec::new(), 0, Continuation::End { lines: line }));
+                }
+                SkipResult::EndOfText => return Ok((Vec::new(), 0, Continuation::End { lines: line - 1 })),
+            }
+        }
+        let unit_size = self.encoding.unit_size();
+        let max_bytes = range.max_bytes.max(unit_size) / unit_size * unit_size;
+        let mut bytes = Vec::new();
+        let mut count = 0;
+        while count < range.limit {
+            let length_before = bytes.len();
+            let is_complete = self.take_line(&mut bytes, max_bytes)?;
+            if bytes.len() == length_before && self.at_end()? {
+                return Ok((bytes, count, Continuation::End { lines: line - 1 }));
+            }
+            if !is_complete && !self.at_end()? {
+                // The line doesn't fit. Complete lines are returned first; a line that is too long alone is cut between
+                // characters.
+                if length_before > 0 {
+                    bytes.truncate(length_before);
+                    return Ok((bytes, count, Continuation::More { next: line }));
+                }
+                let kept_length = self.encoding.len_without_partial_char(&bytes);
+                let at = self.position() - (bytes.len() - kept_length) as u64;
+                bytes.truncate(kept_length);
+                return Ok((bytes, 1, Continuation::Cut { at }));
+            }
+            count += 1;
+            line += 1;
+        }
+        let at_end = self.at_end()?;
+        let continuation =
+            if at_end { Continuation::End { lines: line - 1 } } else { Continuation::More { next: line } };
+        Ok((bytes, count, continuation))
+    }
+
     fn position(&self) -> u64 {
         self.buffer_offset + self.position as u64
     }
@@ -159,9 +162,9 @@ impl LineScanner<'_> {
         let mut skipped_any = false;
         while self.fill_buffer()? {
             skipped_any = true;
-            match memchr::memchr(b'\n', &self.buffer[self.position..self.filled]) {
-                Some(index) => {
-                    self.position += index + 1;
+            match self.encoding.find_line_end(&self.buffer[self.position..self.filled]) {
+                Some(length) => {
+                    self.position += length;
                     return Ok(SkipResult::Line);
                 }
                 None => self.position = self.filled,
@@ -175,8 +178,8 @@ impl LineScanner<'_> {
     fn take_line(&mut self, output: &mut Vec<u8>, max_length: usize) -> StoreResult<bool> {
         while output.len() < max_length && self.fill_buffer()? {
             let window = &self.buffer[self.position..self.filled];
-            let line_end = memchr::memchr(b'\n', window);
-            let line_length = line_end.map_or(window.len(), |index| index + 1);
+            let line_end = self.encoding.find_line_end(window);
+            let line_length = line_end.unwrap_or(window.len());
             let count = line_length.min(max_length - output.len());
             output.extend_from_slice(&window[..count]);
             self.position += count;
@@ -220,9 +223,15 @@ mod tests {
         }
     }
 
-    fn read(text: &str, offset: u64, limit: u64, max_bytes: usize) -> (String, u64, Continuation) {
-        let lines = read_lines(&Text(text.into()), LineRange { offset, limit, max_bytes }).unwrap();
-        (String::from_utf8(lines.bytes).unwrap(), lines.count, lines.continuation)
+    fn read(
+        text: impl AsRef<[u8]>,
+        offset: u64,
+        limit: u64,
+        max_bytes: usize,
+    ) -> (String, u64, Continuation) {
+        let lines =
+            read_lines(&Text(text.as_ref().to_vec()), LineRange { offset, limit, max_bytes }).unwrap();
+        (lines.encoding.decode(lines.bytes).unwrap().0, lines.count, lines.continuation)
     }
 
     #[test]
@@ -262,5 +271,20 @@ mod tests {
         let text = format!("{long}\nshort\n{long}\n");
         assert_eq!(read(&text, 2, 1, 99), ("short\n".into(), 1, Continuation::More { next: 3 }));
         assert_eq!(read(&text, 3, 1, 1 << 20), (format!("{long}\n"), 1, Continuation::End { lines: 3 }));
+    }
+
+    #[test]
+    fn lines_of_utf_16_are_counted_and_cut_like_others() {
+        for encoding in [TextEncoding::Utf16Le, TextEncoding::Utf16Be] {
+            let encoded = |text: &str| encoding.encode(text).unwrap().into_owned();
+            let text = encoded("\u{feff}one\r\n\u{a0a}two\nthree");
+            assert_eq!(read(&*text, 1, 1, 99), ("one\r\n".into(), 1, Continuation::More { next: 2 }));
+            assert_eq!(read(&*text, 2, 1, 99), ("\u{a0a}two\n".into(), 1, Continuation::More { next: 3 }));
+            assert_eq!(read(&*text, 3, 9, 99), ("three".into(), 1, Continuation::End { lines: 3 }));
+            assert_eq!(read(&*text, 9, 9, 99), (String::new(), 0, Continuation::End { lines: 3 }));
+            let long = encoded("\u{feff}ab\u{1f600}\u{1f600}");
+            // Nine bytes end in the middle of a character.
+            assert_eq!(read(&*long, 1, 9, 9), ("ab".into(), 1, Continuation::Cut { at: 6 }));
+        }
     }
 }

@@ -182,6 +182,11 @@ impl VfsPath {
         }
     }
 
+    /// This path and the directories that contain it, from this path up to `/`.
+    pub fn ancestors(&self) -> impl Iterator<Item = VfsPath> {
+        std::iter::successors(Some(self.clone()), VfsPath::parent)
+    }
+
     /// This path with `name` appended, which is parsed like any path.
     pub fn join(&self, name: &str) -> Result<VfsPath, PathError> {
         let relative = VfsPath::parse(name)?;

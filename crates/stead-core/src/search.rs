@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::glob::PathGlobs;
+use crate::hide::HiddenNames;
 use crate::name::escape_text;
 use crate::store::{NodeKind, StoreError, StorePath};
 
@@ -42,6 +43,8 @@ pub struct WalkOptions {
     pub depth: usize,
     /// Subtrees to skip, as paths relative to the start of the walk.
     pub skip: Vec<StorePath>,
+    /// More subtrees to skip: the ones that are hidden.
+    pub hide: Option<HiddenNames>,
     /// Visits only entries that match; all if `None`. Directories are entered whether or not they match, unless nothing
     /// below them can.
     pub include: Option<PathGlobs>,
@@ -62,6 +65,7 @@ impl Default for WalkOptions {
         WalkOptions {
             depth: usize::MAX,
             skip: Vec::new(),
+            hide: None,
             include: None,
             ignore: None,
             deadline: None,
@@ -72,9 +76,10 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// Whether the subtree at `path` is skipped.
+    /// Whether the subtree at `path` is skipped. No directory on the way to it is.
     pub fn skips(&self, path: &StorePath) -> bool {
         self.skip.contains(path)
+            || self.hide.as_ref().is_some_and(|hidden| hidden.hides_entry(path.as_bytes()))
     }
 
     /// Whether the entry at `path` is visited.

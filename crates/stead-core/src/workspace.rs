@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use crate::glob::{Anchor, GlobError, PathGlobs};
+use crate::hide::{DEFAULT_HIDE_GLOBS, HideGlobs};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{NodePath, QuotaLimits, Store, StorePath};
@@ -112,6 +113,8 @@ pub struct Workspace {
     description: Option<String>,
     /// The protected globs; `None` for the default.
     protect: Option<Arc<PathGlobs>>,
+    /// The hidden globs; `None` for the default.
+    hide: Option<Arc<HideGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
     approval_policy: ApprovalPolicy,
@@ -128,8 +131,8 @@ pub enum Barrier {
     ExcludedFromFork,
 }
 
-/// Whether a person has to approve calls in a Workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether a person has to approve calls in a Workspace. The stricter policy is the greater one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ApprovalPolicy {
     /// No approval.
     #[default]
@@ -168,7 +171,7 @@ impl ApprovalPolicy {
 }
 
 impl Workspace {
-    /// A Workspace at `prefix`, with the default protection.
+    /// A Workspace at `prefix` that protects and hides what is protected and hidden by default.
     pub fn new(prefix: VfsPath, scope: AccessScope, mount: Mount) -> Self {
         let scratch = Arc::new(PathGlobs::none());
         Workspace {
@@ -177,6 +180,7 @@ impl Workspace {
             mount,
             description: None,
             protect: None,
+            hide: None,
             scratch,
             quota: QuotaLimits::default(),
             approval_policy: ApprovalPolicy::Never,
@@ -204,6 +208,12 @@ impl Workspace {
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
         let protect = Arc::new(PathGlobs::case_folding(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { protect: Some(protect), ..self })
+    }
+
+    /// Replaces the globs of names that are hidden from agents ([`crate::hide`]).
+    pub fn with_hide<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
+        let hide = Arc::new(HideGlobs::new(globs)?);
+        Ok(Workspace { hide: Some(hide), ..self })
     }
 
     /// Sets the globs of files that are stored without history.
@@ -257,6 +267,11 @@ impl Workspace {
     /// The globs of files that agents may not change.
     pub fn protect(&self) -> &Arc<PathGlobs> {
         self.protect.as_ref().unwrap_or_else(|| &DEFAULT_PROTECT_GLOBS)
+    }
+
+    /// The globs of names that are hidden from agents.
+    pub fn hide(&self) -> &Arc<HideGlobs> {
+        self.hide.as_ref().unwrap_or_else(|| &DEFAULT_HIDE_GLOBS)
     }
 
     /// The quota.

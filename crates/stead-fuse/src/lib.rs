@@ -31,9 +31,9 @@ mod unsupported;
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
-pub use linux::{FuseMount, OrphanedMount, clear_stale};
+pub use linux::{FuseMount, OrphanedMount, SessionEnd, clear_stale};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{FuseMount, OrphanedMount, clear_stale};
+pub use unsupported::{FuseMount, OrphanedMount, SessionEnd, clear_stale};
 
 /// How a stead is mounted.
 #[derive(Debug, Clone)]

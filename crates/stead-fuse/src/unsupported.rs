@@ -26,8 +26,8 @@ impl FuseMount {
         match self.0 {}
     }
 
-    /// Whether it has been unmounted.
-    pub fn is_unmounted(&self) -> bool {
+    /// The end of the mount.
+    pub fn session_end(&self) -> SessionEnd {
         match self.0 {}
     }
 
@@ -54,6 +54,17 @@ impl OrphanedMount {
 
     /// Removes the mount.
     pub fn remove(&self) {
+        match self.0 {}
+    }
+}
+
+/// The end of a mount, which can't exist on this host.
+#[derive(Debug, Clone)]
+pub struct SessionEnd(std::convert::Infallible);
+
+impl SessionEnd {
+    /// Waits for it.
+    pub fn wait(&self) {
         match self.0 {}
     }
 }

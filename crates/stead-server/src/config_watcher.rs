@@ -16,6 +16,8 @@ use crate::stead_registry::SteadRegistry;
 
 /// How often the configuration file and the forks are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// After how many checks a missing file is reported. For a moment it may only be in the middle of being replaced.
+const CHECKS_UNTIL_MISSING: u32 = 2;
 /// How long a reload may take before what it takes away is withdrawn without the rest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the audit waits to be opened after the start, so that the first answer comes sooner.
@@ -27,13 +29,20 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// standard error. If the host doesn't answer while a new configuration is opened, what it takes away is gone all the
 /// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
-    let file = steads.config().file().to_owned();
-    let last_fingerprint = fingerprint_of(&file);
+    let file = steads.config().file_to_follow().map(Path::to_owned);
+    let last_fingerprint = file.as_deref().and_then(fingerprint_of);
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
     }
-    let mut watcher = ConfigWatcher { steads, file, last_fingerprint, pending: None, hanging: None };
+    let mut watcher = ConfigWatcher {
+        steads,
+        file,
+        last_fingerprint,
+        checks_without_file: 0,
+        pending: None,
+        hanging: None,
+    };
     let mut interval = tokio::time::interval(POLL_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and the configuration has only just been read.
@@ -46,8 +55,11 @@ pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
 
 struct ConfigWatcher {
     steads: Arc<SteadRegistry>,
-    file: PathBuf,
+    /// `None` if only forks are looked for.
+    file: Option<PathBuf>,
     last_fingerprint: Option<ConfigFileFingerprint>,
+    /// How many checks in a row have not found the file.
+    checks_without_file: u32,
     /// A new configuration that waits until `hanging` ends.
     pending: Option<Config>,
     /// A reload or a refresh that hasn't ended in time.
@@ -84,13 +96,23 @@ impl ConfigWatcher {
 
     /// The configuration, if the file has changed and can be parsed.
     fn changed_config(&mut self) -> Option<Config> {
-        let fingerprint = fingerprint_of(&self.file);
-        // A file that is missing is probably being replaced.
-        if fingerprint.is_none() || fingerprint == self.last_fingerprint {
+        let file = self.file.as_deref()?;
+        let Some(fingerprint) = fingerprint_of(file) else {
+            self.checks_without_file = self.checks_without_file.saturating_add(1);
+            if self.checks_without_file == CHECKS_UNTIL_MISSING {
+                print_to_stderr(
+                    "stead: the configuration file is gone or can't be read, so the last configuration stays in use; \
+                     to take all access away, stop the server",
+                );
+            }
+            return None;
+        };
+        self.checks_without_file = 0;
+        if self.last_fingerprint.as_ref() == Some(&fingerprint) {
             return None;
         }
-        self.last_fingerprint = fingerprint;
-        Config::read(&self.file).map_err(|error| print_refusal(&error.into())).ok()
+        self.last_fingerprint = Some(fingerprint);
+        Config::read(file).map_err(|error| print_refusal(&error.into())).ok()
     }
 
     async fn withdraw(&self, config: &Config) {

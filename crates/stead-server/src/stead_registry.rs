@@ -60,6 +60,11 @@ impl SteadRegistry {
         })
     }
 
+    /// Whether an agent has access: see [`LiveSteads::has_access`].
+    pub(crate) fn has_access(&self, agent: &str) -> bool {
+        self.live.has_access(agent)
+    }
+
     /// Replaces the configuration as a whole: see [`LiveSteads::replace`].
     pub fn replace(&self, config: &Config) -> Result<()> {
         self.live.replace(config)

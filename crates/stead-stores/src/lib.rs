@@ -25,5 +25,5 @@ pub use memory::MemoryStore;
 pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
 };
-pub use state_folder::state_folder_of;
-pub use virtual_store::VirtualStore;
+pub use state_folder::{state_folder_name, state_folder_of, state_folders};
+pub use virtual_store::{ForkRecord, VirtualStore};

@@ -10,8 +10,13 @@ use std::path::{Path, PathBuf};
 /// The directories must be absolute paths without symlinks. `None` if the user has no home directory and
 /// `XDG_STATE_HOME` is not set to an absolute path.
 pub fn state_folder_of(directories: &[&Path]) -> Option<PathBuf> {
+    Some(state_folders()?.join(state_folder_name(directories)))
+}
+
+/// Returns the user's directory that contains the folders of [`state_folder_of`]. `None` as there.
+pub fn state_folders() -> Option<PathBuf> {
     let user_dir = user_state_dir(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir())?;
-    Some(user_dir.join("stead").join(folder_key(directories)))
+    Some(user_dir.join("stead"))
 }
 
 /// Returns the user's directory for state. A relative `XDG_STATE_HOME` is ignored, as the XDG specification says.
@@ -19,8 +24,8 @@ fn user_state_dir(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf
     xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")))
 }
 
-/// Returns a hash of the paths, which doesn't depend on their order.
-fn folder_key(directories: &[&Path]) -> String {
+/// Returns the name of the folder for these directories: a hash of their paths, which doesn't depend on their order.
+pub fn state_folder_name(directories: &[&Path]) -> String {
     let mut directories = directories.to_vec();
     directories.sort_unstable();
     let mut hasher = blake3::Hasher::new();
@@ -46,8 +51,8 @@ mod tests {
     #[test]
     fn the_folder_depends_on_the_paths_of_the_directories_and_not_on_their_order() {
         let (one, two) = (Path::new("/srv/one"), Path::new("/srv/two"));
-        assert_eq!(folder_key(&[one, two]), folder_key(&[two, one]));
-        assert_ne!(folder_key(&[one]), folder_key(&[two]));
-        assert_ne!(folder_key(&[one]), folder_key(&[one, two]));
+        assert_eq!(state_folder_name(&[one, two]), state_folder_name(&[two, one]));
+        assert_ne!(state_folder_name(&[one]), state_folder_name(&[two]));
+        assert_ne!(state_folder_name(&[one]), state_folder_name(&[one, two]));
     }
 }

@@ -386,14 +386,24 @@ fn a_version_that_a_restored_backup_replaced_is_lost_and_no_other() {
     let vfs = vfs_for(&store, Arc::new(SystemClock));
     let backup = dir.path().join("copy.db");
     let latest = || store.latest_revision().unwrap().0;
+    vfs.write("/w/f", "zero").unwrap();
+    let before = SystemClock.now();
     vfs.write("/w/f", "one").unwrap();
     let kept = latest();
     database.backup(&backup, &mut |_| ()).unwrap();
     vfs.write("/w/f", "two").unwrap();
+    let between = SystemClock.now();
     vfs.write("/w/f", "three").unwrap();
     let lost = latest();
     database.restore_backup(&backup, &mut |_| ()).unwrap();
+    assert_eq!(store.revision_at(SystemClock.now()).unwrap().0, latest());
     vfs.write("/w/f", "four").unwrap();
+    // A time is answered like a number.
+    assert_eq!(store.revision_at(before).unwrap().0, kept - 1);
+    let message = format!(
+        "the versions of that time were lost when a backup was restored; the last one before them is {kept}"
+    );
+    assert_eq!(store.revision_at(between).unwrap_err().to_string(), StoreError::Expired(message).to_string());
     let expected: Vec<String> = (kept + 1..=lost)
         .map(|version| {
             StoreError::Expired(format!("version {version} was lost when a backup was restored")).to_string()

@@ -47,12 +47,11 @@ impl Readiness {
 
 /// Runs all checks.
 pub fn check_host() -> Vec<HostFinding> {
-    vec![kernel(), openat2(), fuse(), fusermount(), landlock(), user_namespaces(), overlayfs(), docker()]
+    vec![kernel(), openat2(), fuse(), fusermount()]
 }
 
 const PHYSICAL_STORES: &str = "Physical Stores";
 const MOUNTING: &str = "mounting a stead";
-const SANDBOX: &str = "the local sandbox";
 
 fn finding(
     name: &'static str,
@@ -76,9 +75,7 @@ fn kernel() -> HostFinding {
             "kernel",
             "everything",
             Readiness::Limited,
-            format!(
-                "{system}: Virtual Stores and the server work; Physical Stores, mounting and the sandbox need Linux"
-            ),
+            format!("{system}: Virtual Stores and the server work; Physical Stores and mounting need Linux"),
         ),
     }
 }
@@ -134,76 +131,6 @@ fn fusermount() -> HostFinding {
             "mounting without being root",
             Readiness::Missing,
             "not found; install the package `fuse3`",
-        ),
-    }
-}
-
-fn landlock() -> HostFinding {
-    let modules = read_trimmed("/sys/kernel/security/lsm");
-    match modules {
-        Some(modules) if modules.split(',').any(|module| module == "landlock") => {
-            finding("Landlock", SANDBOX, Readiness::Ready, "active in the kernel")
-        }
-        Some(_) => {
-            finding("Landlock", SANDBOX, Readiness::Missing, "not active; boot with `lsm=landlock,...`")
-        }
-        None => finding(
-            "Landlock",
-            SANDBOX,
-            Readiness::Limited,
-            "unknown, because /sys/kernel/security isn't mounted",
-        ),
-    }
-}
-
-fn user_namespaces() -> HostFinding {
-    let max_namespaces =
-        read_trimmed("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
-    let allowed = read_trimmed("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
-    let restricted = read_trimmed("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-        .is_some_and(|text| text != "0");
-    match max_namespaces {
-        Some(0) | None => finding(
-            "user namespaces",
-            SANDBOX,
-            Readiness::Missing,
-            "the kernel allows none; set user.max_user_namespaces to a number above 0",
-        ),
-        Some(_) if !allowed || restricted => finding(
-            "user namespaces",
-            SANDBOX,
-            Readiness::Limited,
-            "only for root, or for programs that AppArmor allows",
-        ),
-        Some(max_namespaces) => {
-            finding("user namespaces", SANDBOX, Readiness::Ready, format!("up to {max_namespaces}"))
-        }
-    }
-}
-
-fn overlayfs() -> HostFinding {
-    let is_known = read_trimmed("/proc/filesystems")
-        .is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
-    match is_known {
-        true => finding("overlayfs", SANDBOX, Readiness::Ready, "known to the kernel"),
-        false => finding(
-            "overlayfs",
-            SANDBOX,
-            Readiness::Limited,
-            "not loaded; the kernel may load the module `overlay` at first use",
-        ),
-    }
-}
-
-fn docker() -> HostFinding {
-    let has_docker_host = std::env::var_os("DOCKER_HOST").is_some();
-    match has_docker_host || Path::new("/var/run/docker.sock").exists() {
-        true => finding("Docker", "the Docker Executor", Readiness::Ready, "the socket of a daemon exists"),
-        false => finding(
-            "Docker",
-            "the Docker Executor",
-            Readiness::Missing,
-            "no daemon found; start one, or set DOCKER_HOST",
         ),
     }
 }

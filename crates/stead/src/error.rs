@@ -3,11 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use stead_core::name::{Escaped, escape_name};
+use stead_core::name::{Escaped, escape_name, escape_text};
 use stead_core::router::DuplicatePrefix;
-use stead_core::{ErrorKind, PathError, StoreError};
+use stead_core::{ErrorKind, OperationIdPrefix, PathError, StoreError};
 
 use crate::config::ConfigError;
+use crate::time_text::TIME_EXAMPLES;
 
 /// The result of the facade's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -40,6 +41,27 @@ pub enum Error {
         /// The forks that exist.
         known: Vec<String>,
     },
+    /// A text names no snapshot, version or time.
+    #[error(
+        "there is no snapshot, version or time `{}` in the history; write a time as {TIME_EXAMPLES}",
+        escape_text(.text)
+    )]
+    UnknownPoint {
+        /// The text.
+        text: String,
+    },
+    /// Several operations have an id that begins like this.
+    #[error(
+        "{} operations have an id that begins with `{prefix}`; give more of it: {}",
+        candidates.len(),
+        first_few(candidates)
+    )]
+    AmbiguousOperation {
+        /// The beginning of the id.
+        prefix: OperationIdPrefix,
+        /// The operations, each with its id and what it did.
+        candidates: Vec<String>,
+    },
     /// There is no token with this id.
     #[error("there is no token `{}`; `stead token list` shows all tokens", escape_name(.id.as_bytes()))]
     UnknownToken {
@@ -66,7 +88,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// A Store failed in a call that doesn't go through the door.
-    #[error(transparent)]
+    #[error("{cause}{hint}", cause = .0, hint = damage_hint(.0))]
     Store(#[from] StoreError),
     /// The host failed on something that the caller named.
     #[error("{what}: {}", host_error_text(.cause))]
@@ -93,7 +115,10 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
-            Error::UnknownFork { .. } | Error::UnknownToken { .. } => ErrorKind::NotFound,
+            Error::AmbiguousOperation { .. } => ErrorKind::Invalid,
+            Error::UnknownFork { .. } | Error::UnknownPoint { .. } | Error::UnknownToken { .. } => {
+                ErrorKind::NotFound
+            }
             // A Store that isn't where the configuration says is a mistake in the configuration.
             Error::OpenStore { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => {
                 ErrorKind::Invalid
@@ -114,11 +139,9 @@ impl Error {
 /// What to do if the audit log can't be opened, after a semicolon. Empty if the cause says it.
 fn audit_hint(cause: &Error) -> &'static str {
     match cause {
-        // A database of another format, or of another program.
-        Error::Store(StoreError::Unsupported(_) | StoreError::Invalid(_)) => "",
-        Error::Store(StoreError::Corrupt(_)) => {
-            "; `stead verify` lists all damage, and `stead restore-backup` restores a backup"
-        }
+        // A database of another format, of another program, a damaged one, or one in the wrong place.
+        Error::Store(StoreError::Unsupported(_) | StoreError::Invalid(_) | StoreError::Corrupt(_))
+        | Error::Invalid(_) => "",
         cause if cause.kind() == ErrorKind::Quota => {
             "; free space on the disk of the state directory `.stead`: delete files there that aren't Stead's, or run \
              `stead gc`"
@@ -159,7 +182,17 @@ fn open_error_text(cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => "its directory doesn't exist; create it, or correct its `path`".into(),
         StoreError::NotADirectory => "its `path` isn't a directory".into(),
-        other => other.to_string(),
+        other => format!("{other}{}", damage_hint(other)),
+    }
+}
+
+/// What to do if stored data is damaged, after a semicolon. Empty if it isn't, or if the error says it.
+fn damage_hint(cause: &StoreError) -> &'static str {
+    match cause {
+        StoreError::Corrupt(detail) if !detail.contains("restore-backup") => {
+            "; `stead verify` lists all damage, and `stead restore-backup` restores a backup"
+        }
+        _ => "",
     }
 }
 
@@ -195,6 +228,16 @@ fn forks_hint(known: &[String]) -> String {
     match known {
         [] => "; create one with `stead fork`".into(),
         known => format!("; you have {}", quoted(known)),
+    }
+}
+
+/// The first of several things, and how many more there are.
+fn first_few(things: &[String]) -> String {
+    const MAX_SHOWN: usize = 8;
+    let shown = things[..things.len().min(MAX_SHOWN)].join(", ");
+    match things.len().saturating_sub(MAX_SHOWN) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
 }
 

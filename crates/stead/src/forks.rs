@@ -1,5 +1,6 @@
 //! The forks of an agent: Workspaces at `/forks/NAME`, each a copy-on-write copy of another Workspace.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
@@ -8,6 +9,7 @@ use stead_core::{AccessScope, Barrier, ErrorKind, Mount, VfsPath, Workspace};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::fork_access::shown_fork;
 use crate::stead::{Stead, SteadBuilder};
 use crate::stores::Stores;
 
@@ -15,6 +17,9 @@ use crate::stores::Stores;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forks {
     entries: Vec<(Fork, Arc<dyn Store>)>,
+    /// The forks that may not be shown now. They can only be listed and discarded.
+    withheld: Vec<(Fork, Arc<dyn Store>)>,
+    makers: BTreeSet<String>,
     /// The agents that a fork can be made for; `None` (no configuration) allows any.
     known_agents: Option<Arc<[String]>>,
     /// Why the list of forks could not be read.
@@ -26,10 +31,25 @@ impl Forks {
     /// forks fail.
     pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
         let known_agents = Some(config.agents.keys().cloned().collect());
+        let mut forks = Forks { known_agents, ..Forks::default() };
         match stores.forks(agent) {
-            Ok(entries) => Forks { entries, known_agents, load_error: None },
-            Err(error) => Forks { entries: Vec::new(), known_agents, load_error: Some(Arc::new(error)) },
+            Ok(stored) => {
+                for (record, store) in stored {
+                    match shown_fork(config, &record) {
+                        Some(fork) => forks.entries.push((fork, store)),
+                        None => forks.withheld.push((record.fork.clone(), store)),
+                    }
+                    forks.makers.extend([record.fork.created_by, record.origin]);
+                }
+            }
+            Err(error) => forks.load_error = Some(Arc::new(error)),
         }
+        forks
+    }
+
+    /// The agents whose access to the bases decides what these forks show.
+    pub(crate) fn makers(&self) -> &BTreeSet<String> {
+        &self.makers
     }
 
     /// Adds a Workspace for each fork to the builder. A configured Workspace with the same prefix takes precedence.
@@ -74,8 +94,8 @@ fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
     fork.excluded.iter().filter_map(move |excluded| prefix.join(&excluded.as_str()[1..]).ok())
 }
 
-/// The Workspace of a fork, with the rules (`protect`, scratch, quota, approval policy) of the Workspace it was made
-/// from.
+/// The Workspace of a fork, with the rules (`protect`, `hide`, scratch, quota, approval policy) of the Workspace it was
+/// made from.
 fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let mount = Mount::at(store, &fork.path);
     let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
@@ -83,6 +103,7 @@ fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
         .with_quota(fork.quota)
         .with_approval_policy(fork.approval_policy)
         .with_protect(&fork.protect)
+        .and_then(|workspace| workspace.with_hide(&fork.hide))
         .map_err(stead_core::Error::from)?;
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
 }
@@ -157,7 +178,13 @@ impl Stead {
         }
     }
 
-    /// The agent's forks, by name.
+    /// The agent's forks that are withheld, by name: their makers can't read the bases any more. They have no Workspaces.
+    pub fn withheld_forks(&self) -> Result<impl Iterator<Item = &Fork>> {
+        let _ = self.forks()?;
+        Ok(self.forks.withheld.iter().map(|(fork, _)| fork))
+    }
+
+    /// The agent's forks, by name, without those that are withheld.
     pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         match &self.forks.load_error {
             Some(error) => Err(Error::Store(StoreError::unavailable(error))),
@@ -177,17 +204,19 @@ impl Stead {
         })
     }
 
-    /// Deletes a fork, and returns this stead without it. Content that something else refers to is kept.
+    /// Deletes a fork, which may be a withheld one, and returns this stead without it. Content that something else refers
+    /// to is kept.
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
         let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
-            let (fork, store) = stead.fork_entry(name)?;
+            let withheld = stead.forks.withheld.iter().find(|(fork, _)| fork.name.as_str() == name);
+            let (fork, store) = withheld.map_or_else(|| stead.fork_entry(name), Ok)?;
             stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
                 store.require_maintenance()?.destroy()
             })?;
-            Ok(fork.clone())
+            Ok((fork.name.clone(), store.id()))
         });
-        let fork = &discarded.map_err(|error| match &error {
+        let (name, store) = &discarded.map_err(|error| match &error {
             Error::Vfs(vfs_error) => match vfs_error.store_error() {
                 Some(StoreError::Invalid(message)) => {
                     Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {message}"))
@@ -196,16 +225,13 @@ impl Stead {
             },
             _ => error,
         })?;
-        let name = &fork.name;
-        let prefixes: Vec<VfsPath> = excluded_prefixes(fork).chain([fork_prefix(name)]).collect();
-        let remains = |workspace: &&Arc<Workspace>| {
-            // A Workspace that is configured at one of these prefixes isn't part of the fork.
-            let is_fork = workspace.barrier().is_some() || *workspace.prefix() == fork_prefix(name);
-            !(is_fork && prefixes.contains(workspace.prefix()))
-        };
+        // A Workspace that is configured at the fork's prefix isn't part of the fork.
+        let remains = |workspace: &&Arc<Workspace>| workspace.mount().store().id() != *store;
         let workspaces = self.vfs.router().workspaces_and_barriers().filter(remains).cloned().collect();
         let mut forks = self.forks.clone();
-        forks.entries.retain(|(other, _)| other.name != *name);
+        for entries in [&mut forks.entries, &mut forks.withheld] {
+            entries.retain(|(other, _)| other.name != *name);
+        }
         self.with_forks(workspaces, forks)
     }
 

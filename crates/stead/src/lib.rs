@@ -10,11 +10,13 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 mod error;
+mod fork_access;
 mod forks;
 mod host_locations;
 mod lazy_audit_log;
 mod lazy_store;
 pub mod live_steads;
+mod operations;
 mod snapshots;
 mod stead;
 mod stores;
@@ -29,6 +31,7 @@ pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::live_steads::{LiveEntry, LiveSteads};
+pub use crate::operations::OperationsOf;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{GcReport, Stores};
 pub use crate::tokens::{Token, Tokens};
@@ -42,9 +45,9 @@ pub use stead_core::store::{
 };
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditFacts, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind,
-    FactName, FactValue, Identity, InvalidFact, Mount, Name, Occurrences, Operation, OperationId, PathError,
-    Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs, VfsPath, Workspace, filesystem_map, monitor,
-    name, parse_thread_name, search, store, tools, vfs,
+    FactName, FactValue, Identity, InvalidFact, Mount, Name, Occurrences, Operation, OperationId,
+    OperationIdPrefix, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs, VfsPath,
+    Visibility, Workspace, edit, filesystem_map, monitor, name, parse_thread_name, search, store, tools, vfs,
 };
 pub use stead_stores::database::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,

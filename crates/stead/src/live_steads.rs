@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stead_core::Identity;
 use stead_core::store::Subscription;
+use stead_core::{Identity, VfsPath};
 
 use crate::config::{AgentConfig, Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
@@ -74,11 +74,13 @@ struct Slot<T> {
     last_used: Instant,
     /// Held while the stead of this identity is opened.
     opening: Arc<Mutex<()>>,
+    /// The agents on whose access depends what the forks of `live` show.
+    fork_makers: BTreeSet<String>,
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Slot { live: None, last_used: Instant::now(), opening: Arc::default() }
+        Slot { live: None, last_used: Instant::now(), opening: Arc::default(), fork_makers: BTreeSet::new() }
     }
 }
 
@@ -128,6 +130,12 @@ impl<T: LiveEntry> LiveSteads<T> {
         Arc::clone(&self.state.lock().stores)
     }
 
+    /// Whether the current configuration has this agent, and no new one that waits for the host takes anything away from
+    /// it. Opens nothing and doesn't touch the host.
+    pub fn has_access(&self, agent: &str) -> bool {
+        self.state.lock().has_access(agent)
+    }
+
     /// The entry of an identity. If there is none, its stead is opened and `make` makes the entry.
     pub fn get(&self, identity: &Identity, make: impl Fn(&Stead) -> T) -> Result<Arc<T>> {
         let opening = {
@@ -145,21 +153,24 @@ impl<T: LiveEntry> LiveSteads<T> {
                     return Ok(live);
                 }
                 if state.is_withdrawn(&identity.agent) {
-                    return Err(Error::Invalid(
-                        "the configuration has changed, and a directory in it doesn't answer; try again later".into(),
-                    ));
+                    return Err(withdrawn_error());
                 }
                 (Arc::clone(&state.stores), state.epoch)
             };
             let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let result = result.map(|stead| Arc::new(make(&stead)));
+            let result = result.map(|stead| (stead.forks.makers().clone(), Arc::new(make(&stead))));
             let mut state = self.state.lock();
             match result {
                 // The configuration or the forks have changed meanwhile.
                 Ok(_) if state.epoch != epoch => {}
-                Ok(live) => {
+                Ok((fork_makers, _)) if state.is_any_withdrawn(&fork_makers) => {
+                    state.slots.remove(identity);
+                    return Err(withdrawn_error());
+                }
+                Ok((fork_makers, live)) => {
                     let slot = state.slots.entry(identity.clone()).or_default();
                     slot.last_used = Instant::now();
+                    slot.fork_makers = fork_makers;
                     return Ok(Arc::clone(slot.live.insert(live)));
                 }
                 Err(error) => {
@@ -204,8 +215,9 @@ impl<T: LiveEntry> LiveSteads<T> {
             }
         };
         *updates = ForkWatch::default();
-        for (live, stead) in opened.into_values() {
+        for (identity, (live, stead)) in opened {
             live.replace(&stead);
+            self.state.lock().set_fork_makers(&identity, &stead);
         }
         Ok(())
     }
@@ -227,7 +239,12 @@ impl<T: LiveEntry> LiveSteads<T> {
             if state.withdrawal.is_none() && gives_the_same(&current, config) {
                 return;
             }
-            let agents = agents_that_lose_access(&current, config);
+            let mut agents = agents_that_lose_access(&current, config);
+            // What their makers lose, forks lose too.
+            let has_fork_of_them = |slot: &Slot<T>| !slot.fork_makers.is_disjoint(&agents);
+            let owners = state.slots.iter().filter(|(_, slot)| has_fork_of_them(slot));
+            let owners: Vec<_> = owners.map(|(identity, _)| identity.agent.clone()).collect();
+            agents.extend(owners);
             let withdrawn = state.entries(|identity| agents.contains(&identity.agent));
             state.withdrawal = Some(Withdrawal { config: config.clone(), agents });
             state.epoch += 1;
@@ -281,7 +298,10 @@ impl<T: LiveEntry> LiveSteads<T> {
             match self.open(&stores, &identity) {
                 Ok(stead) => {
                     let _entry_changes = self.entry_changes.lock();
-                    if !self.state.lock().is_withdrawn(&identity.agent) {
+                    let mut state = self.state.lock();
+                    if !state.is_withdrawn(&identity.agent) && !state.is_any_withdrawn(stead.forks.makers()) {
+                        state.set_fork_makers(&identity, &stead);
+                        drop(state);
                         live.refresh(&stead);
                     }
                 }
@@ -330,19 +350,32 @@ impl<T: LiveEntry> LiveSteads<T> {
 impl<T> RegistryState<T> {
     /// The entry of an identity that the configuration still has.
     fn live(&mut self, identity: &Identity) -> Option<Arc<T>> {
-        if self.is_withdrawn(&identity.agent) {
+        if !self.has_access(&identity.agent) {
             return None;
         }
         let slot = self.slots.get_mut(identity)?;
-        let live =
-            slot.live.as_ref().filter(|_| self.stores.config().agents.contains_key(&identity.agent))?;
+        let live = slot.live.as_ref()?;
         slot.last_used = Instant::now();
         Some(Arc::clone(live))
+    }
+
+    fn has_access(&self, agent: &str) -> bool {
+        self.stores.config().agents.contains_key(agent) && !self.is_withdrawn(agent)
     }
 
     /// Whether a new configuration that waits for the host takes something away from this agent.
     fn is_withdrawn(&self, agent: &str) -> bool {
         self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.agents.contains(agent))
+    }
+
+    fn is_any_withdrawn(&self, agents: &BTreeSet<String>) -> bool {
+        agents.iter().any(|agent| self.is_withdrawn(agent))
+    }
+
+    fn set_fork_makers(&mut self, identity: &Identity, stead: &Stead) {
+        if let Some(slot) = self.slots.get_mut(identity) {
+            slot.fork_makers = stead.forks.makers().clone();
+        }
     }
 
     fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
@@ -353,9 +386,19 @@ impl<T> RegistryState<T> {
     }
 }
 
+fn withdrawn_error() -> Error {
+    Error::Invalid(
+        "the configuration has changed, and a directory in it doesn't answer; try again later".into(),
+    )
+}
+
 /// Whether two configurations give the same agents the same.
 fn gives_the_same(a: &Config, b: &Config) -> bool {
     a.agents == b.agents && a.stores == b.stores && a.database == b.database
+}
+
+fn by_prefix(agent: &AgentConfig) -> HashMap<&VfsPath, &WorkspaceConfig> {
+    agent.workspaces.iter().map(|workspace| (&workspace.prefix, workspace)).collect()
 }
 
 /// The agents that may do something with `old` that they may not do with `new`.
@@ -366,13 +409,14 @@ fn agents_that_lose_access(old: &Config, new: &Config) -> BTreeSet<String> {
     };
     let loses_access = |name: &String, agent: &AgentConfig| {
         let Some(new_agent) = new.agents.get(name) else { return true };
+        let [old_workspaces, new_workspaces] = [agent, new_agent].map(by_prefix);
         let stays = |workspace: &WorkspaceConfig| {
-            new_agent.workspaces.contains(workspace) && is_same_store(&workspace.store)
+            new_workspaces.get(&workspace.prefix) == Some(&workspace) && is_same_store(&workspace.store)
         };
         // A new Workspace inside one that stays may withhold what that one allows.
         let is_nested = |added: &WorkspaceConfig| {
-            !agent.workspaces.contains(added)
-                && agent.workspaces.iter().any(|outer| added.prefix.strip_prefix(&outer.prefix).is_some())
+            old_workspaces.get(&added.prefix) != Some(&added)
+                && added.prefix.ancestors().any(|outer| old_workspaces.contains_key(&outer))
         };
         agent.quota != new_agent.quota
             || agent.tools != new_agent.tools

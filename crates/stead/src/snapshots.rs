@@ -48,7 +48,7 @@ impl Stead {
             && is_ambiguous_label(label)
         {
             return Err(Error::Invalid(
-                "a snapshot's label can't be a number, a time or `now`, can't begin with `#`, and can't contain \
+                "a snapshot's label can't be empty, a number, a time or `now`, can't begin with `#`, and can't contain \
                  control characters"
                     .to_owned(),
             ));
@@ -227,10 +227,9 @@ impl Stead {
             }
             return Ok(store.revision(number).into());
         }
-        time_text::parse_time(text, SystemClock.now()).map(PointInTime::Time).map_err(|_| {
-            let text = text.escape_debug();
-            stead_core::Error::NotInHistory(format!("snapshot, version or time `{text}`")).into()
-        })
+        time_text::parse_time(text, SystemClock.now())
+            .map(PointInTime::Time)
+            .map_err(|_| Error::UnknownPoint { text: text.to_owned() })
     }
 
     /// The Store whose versions a path's numbers are. For a level above all Workspaces that is the first Store with a
@@ -399,9 +398,9 @@ fn try_snapshot(
 }
 
 /// Whether a label isn't allowed because it could be read as a number, a time, `now` or `#number`, or because it is
-/// empty or contains control characters.
+/// blank or contains control characters.
 fn is_ambiguous_label(label: &str) -> bool {
-    label.is_empty()
+    label.trim().is_empty()
         || label == "now"
         || label.starts_with('#')
         || label.chars().any(char::is_control)

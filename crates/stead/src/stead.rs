@@ -232,6 +232,9 @@ fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspac
     if let Some(protect) = &config.protect {
         workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
     }
+    if let Some(hide) = &config.hide {
+        workspace = workspace.with_hide(hide).map_err(stead_core::Error::from)?;
+    }
     let workspace = workspace.with_quota(config.quota).with_approval_policy(config.ask);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
@@ -264,7 +267,7 @@ impl SteadBuilder {
         self
     }
 
-    /// Adds a Workspace that was configured in full (description, `protect`, quota and so on).
+    /// Adds a Workspace that was configured in full (description, `protect`, `hide`, quota and so on).
     pub fn add_workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self

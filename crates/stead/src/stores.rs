@@ -14,8 +14,8 @@ use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, Sy
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, LedgerOpenMode, LedgerSource,
-    MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, LedgerOpenMode,
+    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -214,7 +214,10 @@ impl Stores {
     /// Replaces the database's content with that of a backup, and returns the restored revision.
     pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let restore_error = |cause| match cause {
-            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", escaped_path(from))),
+            StoreError::NotFound => {
+                let what = format!("the backup `{}` can't be read", escaped_path(from));
+                Error::host(what, std::io::ErrorKind::NotFound.into())
+            }
             cause => cause.into(),
         };
         let database = match self.opener.database() {
@@ -223,14 +226,21 @@ impl Stores {
                 let DatabaseConfig { path, durability } = &self.opener.config.database;
                 let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
                 let revision = Database::restore_lost(path, from, options).map_err(restore_error)?;
+                self.adopt_audit()?;
                 return self.audited("restore_backup", || self.sign_restored_audit(revision));
             }
             database => database?,
         };
+        self.adopt_audit()?;
         self.audited("restore_backup", || {
             let revision = database.restore_backup(from, progress).map_err(restore_error)?;
             self.sign_restored_audit(revision)
         })
+    }
+
+    /// Lets the database continue the audit in the state directory, if that is the audit of a database that is lost.
+    fn adopt_audit(&self) -> Result<()> {
+        Ok(Audit::adopt_directory(&self.database()?, &self.opener.config.audit_directory())?)
     }
 
     /// Signs the audit chains that came with a restored backup: restoring a backup vouches for its records.
@@ -242,27 +252,27 @@ impl Stores {
     }
 
     /// The forks of an agent, each with its Store, which is opened at its first use. Empty if there is no database yet.
-    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(Fork, Arc<dyn Store>)>> {
+    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(ForkRecord, Arc<dyn Store>)>> {
         if !self.opener.config.database.path.exists() {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
         let (info, abilities) = (self.opener.info(StoreKind::Virtual), Abilities::ALL);
-        let lazy = |fork: Fork| -> Result<(Fork, Arc<dyn Store>)> {
-            let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
-            let opener = Arc::clone(&self.opener);
+        let lazy = |record: ForkRecord| -> Result<(ForkRecord, Arc<dyn Store>)> {
+            let (database, opener, opened) = (database.clone(), Arc::clone(&self.opener), record.clone());
             let open = move || {
                 opener.try_open_audit();
-                match database.fork_store(&owner, &name) {
+                match database.open_fork(&opened) {
                     Err(StoreError::NotFound) => Err(Error::Invalid("the fork has been discarded".into())),
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
             };
-            let id = Database::fork_id_in(self.opener.database_id, &fork.owner, &fork.name)?;
-            let store = Arc::new(LazyStore::new(fork.name.as_str(), id, info, abilities, open));
-            Ok((fork, store))
+            let Fork { owner, name, .. } = &record.fork;
+            let id = Database::fork_id_in(self.opener.database_id, owner, name)?;
+            let store = Arc::new(LazyStore::new(name.as_str(), id, info, abilities, open));
+            Ok((record, store))
         };
-        database.forks(owner)?.into_iter().map(lazy).collect()
+        database.fork_records(owner)?.into_iter().map(lazy).collect()
     }
 
     /// The volumes of all forks, by owner. Empty if there is no database yet.
@@ -454,7 +464,7 @@ impl StoreOpener {
             self.create_state_directory().map_err(state_directory_error)?;
         }
         if !Database::existed_at(path) {
-            create_private_file(path).map_err(|cause| Error::host("the database can't be created", cause))?;
+            create_private_file(path).map_err(database_creation_error)?;
         }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(opened.insert(Database::open(path, options)?).clone())
@@ -523,6 +533,17 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
         })
     });
     [config.state_directory(), config.file().to_owned()].into_iter().chain(database_files).collect()
+}
+
+/// The error of a database that can't be created. A directory that isn't there is a mistake in the configuration, not
+/// the answer to what was asked.
+fn database_creation_error(cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Invalid(
+            "the database's directory doesn't exist; create it, or name another file in `url` under [database]".to_owned(),
+        ),
+        _ => Error::host("the database can't be created", cause),
+    }
 }
 
 fn state_directory_error(cause: io::Error) -> Error {

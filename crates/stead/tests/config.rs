@@ -52,6 +52,7 @@ scope = "rw"
 store = "elsewhere"
 managed = "yes"
 protect = ["[a"]
+hide = ["!a", "!b{"]
 
 [[agents.coder.workspaces]]
 prefix = "/notes"
@@ -73,12 +74,12 @@ kind = "memory"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
     stead.toml:4:14: `fsat` isn't a valid durability; use `full` or `fast`
     stead.toml:6:9: `stores.code` needs `path`: the directory, relative to this file
-    stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
+    stead.toml:10:8: `kind` can't be `s3`; it takes `physical`, `virtual` and `memory`
     stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
+    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `history`, `ask` and `structured`
     stead.toml:26:1: `prefx` isn't a known key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -86,10 +87,11 @@ kind = "memory"
     stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
     stead.toml:34:11: `managed` has to be true or false, not text
     stead.toml:35:12: `[a` isn't a valid glob: unclosed character class; missing ']'
-    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own prefix
-    stead.toml:45:9: `store` has to be text, not a number
-    stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
-    stead.toml:50:2: `stors` isn't a known key of the file; did you mean `stores`?
+    stead.toml:36:15: `b{` isn't a valid glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    stead.toml:44:10: two Workspaces have the prefix `/notes`, here and in line 39; give each its own prefix
+    stead.toml:46:9: `store` has to be text, not a number
+    stead.toml:48:9: the agent `idle` has no Workspace; add [[agents.idle.workspaces]]
+    stead.toml:51:2: `stors` isn't a known key of the file; did you mean `stores`?
     "##);
 }
 
@@ -100,6 +102,31 @@ fn a_toml_syntax_error_is_reported_alone() {
     stead.toml:5:5: extra `=`, expected nothing
     stead.toml:5:7: unexpected key or value, expected newline, `#`
     "#);
+}
+
+#[test]
+fn the_hidden_globs_of_a_workspace_count_instead_of_those_of_the_file() {
+    let text = |top: &str| {
+        format!(
+            r#"
+            {top}
+            [stores.m]
+            kind = "memory"
+            [agents.coder]
+            workspaces = [
+              {{ prefix = "/none", scope = "ro", store = "m", hide = [] }},
+              {{ prefix = "/own", scope = "ro", store = "m", hide = ["a", "!b"] }},
+              {{ prefix = "/other", scope = "ro", store = "m" }},
+            ]"#
+        )
+    };
+    let hidden = |top: &str| -> Vec<Option<Vec<String>>> {
+        let config = Config::parse(&text(top), Path::new("conf/stead.toml")).unwrap();
+        config.agents["coder"].workspaces.iter().map(|workspace| workspace.hide.clone()).collect()
+    };
+    let globs = |globs: &[&str]| Some(globs.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(hidden(""), [globs(&[]), globs(&["a", "!b"]), None]);
+    assert_eq!(hidden("hide = [\"*.key\"]"), [globs(&[]), globs(&["a", "!b"]), globs(&["*.key"])]);
 }
 
 #[test]
@@ -201,6 +228,7 @@ store = "notes"
                         path: /,
                         description: None,
                         protect: None,
+                        hide: None,
                         scratch: [],
                         quota: QuotaLimits {
                             bytes: None,

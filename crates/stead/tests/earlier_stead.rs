@@ -61,7 +61,7 @@ fn an_undo_needs_approval_and_is_denied_if_no_person_can_be_asked() {
     let denied = stead.call("undo", json!({}));
     assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
     let question = stead.call_with_approval("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
-    assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
+    assert_eq!(question.text, "May the agent `coder` use `undo` on `/notes/a`?");
     assert!(stead.vfs().exists("/notes/a").unwrap());
     let done = stead.call_with_approval("undo", json!({}), question.approve()).unwrap();
     assert_eq!(done.failure, None, "{}", done.joined_text());
@@ -69,11 +69,28 @@ fn an_undo_needs_approval_and_is_denied_if_no_person_can_be_asked() {
 }
 
 #[test]
+fn several_edits_in_one_call_are_undone_together() {
+    let notes = Arc::new(MemoryStore::new());
+    let choice = ToolChoice { history: true, ..ToolChoice::default() };
+    let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).tools(choice);
+    let stead = stead.build().unwrap();
+    let written = stead.vfs().write("/notes/a", "one\ntwo\n").unwrap();
+    let more_edits = json!([{ "old_string": "two", "new_string": "2" }]);
+    let edit =
+        json!({ "path": "/notes/a", "old_string": "one", "new_string": "1", "more_edits": more_edits });
+    let edited = stead.call("edit_file", edit);
+    assert_eq!(edited.facts["version"], written.revision.unwrap().number.0 + 1, "{}", edited.joined_text());
+    assert_eq!(stead.vfs().read("/notes/a").unwrap().bytes, b"1\n2\n");
+    assert_eq!(stead.call("undo", json!({})).failure, None);
+    assert_eq!(stead.vfs().read("/notes/a").unwrap().bytes, b"one\ntwo\n");
+}
+
+#[test]
 fn a_snapshot_of_everything_needs_approval_for_the_workspaces_that_require_it() {
     let question = stead_with_approval_policies()
         .call_with_approval("snapshot", json!({}), ApprovalAnswer::NotAsked)
         .unwrap_err();
-    assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
+    assert_eq!(question.text, "May the agent `coder` use `snapshot` on `/notes`, `/vault`?");
 }
 
 #[test]

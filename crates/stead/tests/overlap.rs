@@ -256,3 +256,45 @@ fn a_bind_mount_hides_no_overlap_and_another_file_system_inside_is_not_shown() {
     // A Physical Store doesn't cross mount points.
     assert!(host.load(&[("/code", "code", RW), ("/in", "code/disk", WO)]).is_ok());
 }
+
+#[test]
+fn two_stores_of_one_directory_with_different_keep_are_refused_with_both_lines() {
+    let host = Host::new();
+    symlink(host.path("code"), host.path("link")).unwrap();
+    let stores = |directory: &str, keep: &str| {
+        format!(
+            "[stores.a]\nkind = \"physical\"\npath = \"code\"\n[stores.b]\nkind = \"physical\"\npath = \"{directory}\"\n{keep}\n"
+        )
+    };
+    for directory in ["code", "./code/", "link", "code/secret/.."] {
+        let error = host.load_text(&stores(directory, "keep = false")).unwrap_err();
+        assert_eq!(
+            error,
+            "HOST/stead.toml:6:8: the Store `b` has the same directory as the Store `a` in line 3, but another `keep`; \
+             give both the same `keep`, or remove one of them"
+        );
+    }
+    for (directory, keep) in [("code", ""), ("code", "keep = true"), ("code/secret", "keep = false")] {
+        host.load_text(&stores(directory, keep)).unwrap();
+    }
+}
+
+#[test]
+fn twenty_thousand_workspaces_are_loaded_without_comparing_every_two_of_them() {
+    let host = Host::new();
+    let mut text =
+        "[stores.n]\nkind = \"virtual\"\n[stores.c]\nkind = \"physical\"\npath = \"code\"\n".to_owned();
+    for number in 0..10_000 {
+        text += &format!(
+            "[[agents.a.workspaces]]\nprefix = \"/n/{number}\"\nstore = \"n\"\npath = \"/{number}\"\n{RO}\n"
+        );
+        text += &format!("[[agents.a.workspaces]]\nprefix = \"/c/{number}\"\nstore = \"c\"\n{RO}\n");
+    }
+    let start = std::time::Instant::now();
+    host.load_text(&text).unwrap();
+    // In a debug build on a busy machine. Comparing every two of them takes minutes there.
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+    text += &format!("[[agents.a.workspaces]]\nprefix = \"/all\"\nstore = \"n\"\n{RW}\n");
+    let error = host.load_text(&text).unwrap_err();
+    assert_eq!(error.lines().count(), 10_000, "every Workspace that is read-only is reported");
+}

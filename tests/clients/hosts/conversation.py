@@ -49,7 +49,7 @@ STEPS = [
         "edit",
         "edit_file",
         {"path": "/notes/plan.md", "old_string": "two", "new_string": "three"},
-        rf"Made 1 replacement in /notes/plan\.md\. {TAG}",
+        rf"Made 1 replacement in /notes/plan\.md:\n1\t[^\n]*\n2\t[^\n]*\n{TAG}",
     ),
     Step("undo", "undo", {}, r"Undone\.\noperation [^\n]*edit_file[^\n]*\nreverted /notes/plan\.md"),
     Step("read again", "read_file", {"path": "/notes/plan.md"}, rf"one\ntwo\n{TAG}"),
@@ -66,7 +66,7 @@ STEPS = [
         "question",
         "create_directory",
         {"path": "/release/next"},
-        r"May the agent use `create_directory` on `/release/next`\?[^\n]*? \[denied\]",
+        r"May the agent `[^`]+` use `create_directory` on `/release/next`\?[^\n]*? \[denied\]",
         is_error=True,
     ),
 ]

@@ -1,7 +1,7 @@
 use stead::TagRef;
 use stead::vfs::WriteOptions;
 
-use super::content::ContentArg;
+use super::content::{ContentArg, explain_write_error};
 use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -21,7 +21,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("append")?;
     let options = args.if_match.map_or_else(WriteOptions::new, |tag| WriteOptions::new().if_match(tag));
-    let result = vfs.append_with(&args.path, args.content.read_all()?, &options)?;
+    let content = args.content.read_all()?;
+    let result = vfs.append_with(&args.path, content, &options).map_err(explain_write_error)?;
     if session.wants_json() {
         session.print_json(&json::write_result(&result))?;
     }

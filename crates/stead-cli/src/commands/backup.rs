@@ -1,12 +1,11 @@
 use std::path::PathBuf;
 
-use serde_json::json;
 use stead::Stores;
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Back up the database into a new file; agents can keep working meanwhile
 #[derive(Debug, clap::Args)]
@@ -22,7 +21,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let report = Stores::of(&config).backup(&args.file, &mut |bytes| progress.show(|| human::size(bytes)))?;
     drop(progress);
     if session.wants_json() {
-        session.print_json(&json!({ "version": report.revision.0, "bytes": report.bytes }))?;
+        session.print_json(&json::backup(report.revision.0, report.bytes))?;
     } else {
         let size = human::size(report.bytes);
         session.print_line(format_args!("Copied version {} of the database: {size}.", report.revision))?;

@@ -14,6 +14,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let lines = session.vfs("blame")?.blame(&*args.path)?;
+    session.use_pager();
     if session.wants_json() {
         for (index, line) in lines.iter().enumerate() {
             session.print_json(&json::blame_line(index + 1, line))?;

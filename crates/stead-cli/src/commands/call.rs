@@ -27,11 +27,8 @@ pub(crate) struct Args {
     /// Read one call per line from standard input, {"tool": ..., "arguments": {...}}, and write one answer per line
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     /// Approve all calls that need a person's approval
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
 }
 
@@ -45,7 +42,7 @@ struct CallLine {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let toolbox = session.stead_of_agent(args.thread.as_deref())?.toolbox();
+    let toolbox = session.stead_of_agent()?.toolbox();
     let answer = if args.yes {
         ApprovalAnswer::Approved(ApprovalGrant::everything())
     } else {
@@ -132,7 +129,7 @@ fn skip_rest_of_line(input: &mut impl BufRead) -> Result<bool, CommandError> {
 
 fn print_reply(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
     if let Some(failure) = &reply.failure {
-        session.say(format_args!("{}: {}", failure.kind, human::escape_lines(&failure.message)));
+        session.warn(format_args!("{}: {}", failure.kind, human::escape_lines(&failure.message)));
         return Ok(());
     }
     for block in reply.clone().for_model() {

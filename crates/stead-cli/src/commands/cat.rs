@@ -1,6 +1,6 @@
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use stead::vfs::{ByteRange, Continuation, LineRange};
 use stead::{Vfs, VfsError};
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Let --offset and --limit count bytes instead of lines
     #[arg(long)]
     bytes: bool,
+    /// Number the lines, as they are counted in each file
+    #[arg(short = 'n', long, conflicts_with = "bytes")]
+    number: bool,
     #[command(flatten)]
     at: AsOfArg,
 }
@@ -81,15 +84,62 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
                 let document = json_document(stead.vfs(), path, selection)?;
                 session.print_json(&document)
             }
-            false => print(stead.vfs(), path, selection, session),
+            false => {
+                let numbers = args.number.then(|| LineNumbers::from(selection));
+                print(stead.vfs(), path, selection, &mut Printer { session, numbers })
+            }
         })
     })
 }
 
+/// The numbers in front of lines that are written piece by piece.
+struct LineNumbers {
+    next: u64,
+    is_at_line_start: bool,
+}
+
+impl LineNumbers {
+    /// Numbers for a selection, counted as in its file.
+    fn from(selection: Selection) -> Self {
+        let next = match selection {
+            Selection::Lines(lines) => lines.first,
+            Selection::Whole | Selection::Bytes(_) => 1,
+        };
+        LineNumbers { next, is_at_line_start: true }
+    }
+
+    fn write(&mut self, content: &[u8], out: &mut impl Write) -> io::Result<()> {
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            if self.is_at_line_start {
+                write!(out, "{:>6}\t", self.next)?;
+                self.next += 1;
+            }
+            out.write_all(line)?;
+            self.is_at_line_start = line.ends_with(b"\n");
+        }
+        Ok(())
+    }
+}
+
+/// Prints the content of one file.
+struct Printer<'s> {
+    session: &'s mut Session,
+    numbers: Option<LineNumbers>,
+}
+
+impl Printer<'_> {
+    fn print(&mut self, content: &[u8]) -> Result<(), CommandError> {
+        self.session.write_output(|out| match &mut self.numbers {
+            Some(numbers) => numbers.write(content, out),
+            None => out.write_all(content),
+        })
+    }
+}
+
 /// Prints while it reads, so that memory use doesn't depend on the size of the file.
-fn print(vfs: &Vfs, path: &str, selection: Selection, session: &mut Session) -> Result<(), CommandError> {
+fn print(vfs: &Vfs, path: &str, selection: Selection, printer: &mut Printer<'_>) -> Result<(), CommandError> {
     let (mut reader, mut remaining) = match selection {
-        Selection::Lines(lines) => return print_lines(vfs, path, lines, session),
+        Selection::Lines(lines) => return print_lines(vfs, path, lines, printer),
         Selection::Whole => (vfs.reader(path)?, u64::MAX),
         Selection::Bytes(range) => {
             let mut reader = vfs.reader(path)?;
@@ -106,22 +156,27 @@ fn print(vfs: &Vfs, path: &str, selection: Selection, session: &mut Session) -> 
             return Ok(());
         }
         remaining -= count as u64;
-        session.write_output(|out| out.write_all(&buffer[..count]))?;
+        printer.print(&buffer[..count])?;
     }
 }
 
-fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) -> Result<(), CommandError> {
+fn print_lines(
+    vfs: &Vfs,
+    path: &str,
+    lines: LineSpan,
+    printer: &mut Printer<'_>,
+) -> Result<(), CommandError> {
     let (mut next, mut remaining) = (lines.first, lines.count);
     while remaining > 0 {
         let page =
             vfs.read_lines(path, LineRange { offset: next, limit: remaining, ..LineRange::default() })?;
-        session.write_output(|out| out.write_all(page.text.as_bytes()))?;
+        printer.print(page.text.as_bytes())?;
         remaining -= page.count.min(remaining);
         match page.continuation {
             Continuation::End { .. } => return Ok(()),
             Continuation::More { next: line } => next = line,
             Continuation::Cut { at } => {
-                print_rest_of_line(vfs, path, at, session)?;
+                print_rest_of_line(vfs, path, at, printer)?;
                 next = page.first + page.count;
             }
         }
@@ -134,13 +189,13 @@ fn print_rest_of_line(
     vfs: &Vfs,
     path: &str,
     mut offset: u64,
-    session: &mut Session,
+    printer: &mut Printer<'_>,
 ) -> Result<(), CommandError> {
     loop {
         let chunk = vfs.read_range(path, ByteRange { offset, length: 64 << 10 })?.bytes;
         let end = chunk.iter().position(|&byte| byte == b'\n');
         let rest = end.map_or(&*chunk, |end| &chunk[..=end]);
-        session.write_output(|out| out.write_all(rest))?;
+        printer.print(rest)?;
         if chunk.is_empty() || end.is_some() {
             return Ok(());
         }
@@ -157,45 +212,29 @@ fn read_error(path: &str, error: std::io::Error) -> CommandError {
 }
 
 fn json_document(vfs: &Vfs, path: &str, selection: Selection) -> Result<Value, CommandError> {
-    let read = match selection {
-        Selection::Whole => vfs.read(path)?,
-        Selection::Bytes(range) => vfs.read_range(path, range)?,
+    Ok(match selection {
+        Selection::Whole => json::content(vfs.read(path)?),
+        Selection::Bytes(range) => json::content(vfs.read_range(path, range)?),
         Selection::Lines(LineSpan { first, count }) => {
             let range = LineRange { offset: first, limit: count, max_bytes: 16 << 20 };
-            let read = vfs.read_lines(path, range)?;
-            let (next, lines) = match read.continuation {
-                Continuation::End { lines } => (json!(null), json!(lines)),
-                Continuation::More { next } => (json!({ "offset": next }), json!(null)),
-                Continuation::Cut { at } => (json!({ "byte": at }), json!(null)),
-            };
-            return Ok(json!({
-                "path": read.path.to_string(),
-                "content": read.text,
-                "encoding": "utf-8",
-                "first": read.first,
-                "count": read.count,
-                "lines": lines,
-                "next": next,
-                "size": read.size,
-                "tag": read.tag.to_string(),
-            }));
+            json::lines(vfs.read_lines(path, range)?)
         }
-    };
-    let (encoding, content) = match String::from_utf8(read.bytes) {
-        Ok(text) => ("utf-8", text),
-        Err(binary) => ("base64", json::base64(binary.as_bytes())),
-    };
-    Ok(json!({
-        "path": read.path.to_string(),
-        "content": content,
-        "encoding": encoding,
-        "tag": read.tag.to_string(),
-    }))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_written_in_pieces_has_one_number() {
+        let mut numbers = LineNumbers { next: 9, is_at_line_start: true };
+        let mut out = Vec::new();
+        for piece in ["one\ntw", "o", "\n\nlast"] {
+            numbers.write(piece.as_bytes(), &mut out).unwrap();
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), "     9\tone\n    10\ttwo\n    11\t\n    12\tlast");
+    }
 
     #[test]
     fn line_spans_are_parsed() {

@@ -1,4 +1,3 @@
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::command_error::{CommandResult, Exit};
@@ -14,7 +13,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     // Collected first: the generator panics if it can't write, and the reader of the output may be gone.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "stead", &mut script);
+    clap_complete::generate(args.shell, &mut crate::command(), "stead", &mut script);
     session.write_output(|out| std::io::Write::write_all(out, &script))?;
     Ok(Exit::OK)
 }

@@ -1,21 +1,27 @@
-use serde_json::{Value, json};
 use stead::Config;
-use stead::config::{ConfigDiagnostic, ConfigError, HostReport};
+use stead::config::{ConfigError, HostReport};
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::session::Session;
+use crate::{human, json};
 
-/// Check the configuration
+/// Check or describe the configuration file
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// List all errors in the configuration, with line numbers
     Check,
+    /// Print the JSON Schema of stead.toml, for editors
+    Schema,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     match args {
         Args::Check => check(session),
+        Args::Schema => {
+            let schema = format!("{:#}", stead::config::json_schema());
+            session.print_line(schema)?;
+            Ok(Exit::OK)
+        }
     }
 }
 
@@ -34,11 +40,7 @@ fn check(session: &mut Session) -> CommandResult {
     };
     let is_valid = problems.is_empty();
     if session.wants_json() {
-        let to_json =
-            |diagnostics: &[ConfigDiagnostic]| diagnostics.iter().map(problem_json).collect::<Vec<_>>();
-        session.print_json(&json!({
-            "file": shown_path, "ok": is_valid, "problems": to_json(&problems), "notes": to_json(&notes),
-        }))?;
+        session.print_json(&json::config_report(&shown_path, &problems, &notes))?;
     } else {
         for note in &notes {
             session.print_line(format_args!(
@@ -56,8 +58,4 @@ fn check(session: &mut Session) -> CommandResult {
         }
     }
     Ok(if is_valid { Exit::OK } else { Exit::USAGE })
-}
-
-fn problem_json(problem: &ConfigDiagnostic) -> Value {
-    json!({ "line": problem.line, "column": problem.column, "message": problem.message })
 }

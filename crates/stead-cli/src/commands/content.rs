@@ -4,6 +4,8 @@ use std::io::{self, Read, StdinLock};
 
 use rustix::fs::OFlags;
 
+use stead::{StoreError, VfsError, Visibility};
+
 use crate::command_error::CommandError;
 
 /// What is to be written.
@@ -31,6 +33,19 @@ impl ContentArg {
                 Ok(content)
             }
         }
+    }
+}
+
+/// The error of a write, with what can be done if a directory is in the place of the file. Says nothing of what the
+/// caller may not read.
+pub(super) fn explain_write_error(error: VfsError) -> CommandError {
+    match &error {
+        VfsError::Store { path, cause: StoreError::IsADirectory, visibility: Visibility::Visible } => {
+            let directory = path.as_str().trim_end_matches('/');
+            let message = format!("`{path}` is a directory; name a file in it: `{directory}/NAME`");
+            CommandError::Explained(error.into(), message)
+        }
+        _ => error.into(),
     }
 }
 

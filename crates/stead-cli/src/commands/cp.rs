@@ -2,6 +2,7 @@ use stead::vfs::Overwrite;
 
 use super::mv::destination;
 use crate::command_error::{CommandResult, Exit};
+use crate::human;
 use crate::json;
 use crate::session::Session;
 
@@ -13,8 +14,27 @@ pub(crate) struct Args {
     /// The destination; with a / at the end, the directory to copy it into
     to: String,
     /// Replace an existing file
-    #[arg(long)]
+    #[arg(short = 'f', long, alias = "force")]
     overwrite: bool,
+    #[command(flatten)]
+    habits: CopyHabits,
+}
+
+/// Options of `cp` that change nothing here.
+#[derive(Debug, clap::Args)]
+struct CopyHabits {
+    /// For the habit: a directory is always copied with everything in it
+    #[arg(short, long, hide = true, short_alias = 'R')]
+    recursive: bool,
+    /// For the habit: modes and symlinks are always kept
+    #[arg(short, long, hide = true, short_alias = 'p')]
+    archive: bool,
+    /// For the habit: an existing file is only replaced with --overwrite
+    #[arg(short, long, hide = true, conflicts_with = "overwrite")]
+    no_clobber: bool,
+    /// For the habit: the copy is always reported
+    #[arg(short, long, hide = true)]
+    verbose: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
@@ -25,5 +45,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::copy_result(&copied))?;
     }
     session.say(format_args!("Copied {} to {}", copied.from, copied.to));
+    if copied.hidden > 0 {
+        let names = human::count(copied.hidden, "name is", "names are");
+        session.say(format_args!("{names} hidden from this agent and left out."));
+    }
     Ok(Exit::OK)
 }

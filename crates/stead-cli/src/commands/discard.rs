@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use crate::command_error::{CommandResult, Exit};
+use crate::json;
 use crate::session::Session;
 
 /// Discard a fork and all changes in it
@@ -14,7 +13,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.stead()?.discard(&args.fork)?;
     if session.wants_json() {
-        session.print_json(&json!({ "discarded": args.fork }))?;
+        session.print_json(&json::discarded(&args.fork))?;
     } else {
         session.say(format_args!("Discarded the fork {}", args.fork));
     }

@@ -31,7 +31,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
 fn as_json(finding: &HostFinding) -> Value {
     json!({
         "name": finding.name,
-        "neededFor": finding.needed_for,
+        "needed_for": finding.needed_for,
         "state": finding.state.as_str(),
         "detail": finding.detail,
     })

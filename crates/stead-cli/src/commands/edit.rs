@@ -1,12 +1,14 @@
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use stead::edit::ExcerptLine;
 use stead::{Occurrences, TagRef};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
-/// Replace text in a file; the old text has to occur exactly once
+/// Replace text in a file, and print the changed lines; the old text has to occur exactly once
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
@@ -35,11 +37,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let old = text(args.old, args.old_file.as_deref())?;
     let new = text(args.new, args.new_file.as_deref())?;
     let occurrences = if args.all { Occurrences::All } else { Occurrences::One };
-    let edited = vfs.edit_with(&args.path, &old, &new, occurrences, args.if_match)?;
+    let edited = vfs
+        .edit_with(&args.path, &old, &new, occurrences, args.if_match)
+        .map_err(|error| CommandError::from(error).with_suggestion(&vfs))?;
     if session.wants_json() {
-        let mut document = json::write_result(&edited.written);
-        document["replaced"] = edited.replaced.into();
-        session.print_json(&document)?;
+        session.print_json(&json::edit_result(&edited))?;
+    } else if let Some(excerpt) = &edited.excerpt {
+        let number_line =
+            |line: &ExcerptLine| format!("{:>6}\t{}", line.number, human::escape_text(&line.text));
+        session.write_output(|out| out.write_all(excerpt.join_lines(number_line).as_bytes()))?;
     }
     let count = human::count(edited.replaced as u64, "replacement", "replacements");
     session.say(format_args!("Made {count} in {}", edited.written.path));

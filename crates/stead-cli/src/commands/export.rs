@@ -5,13 +5,15 @@ use stead::transfer::{ExportDestination, OnExisting};
 
 use super::import::{compare_by, report_totals};
 use crate::command_error::{CommandError, CommandResult};
+use crate::human;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::{AsOfArg, Session};
 
 /// Copy a directory to a directory or a tar archive of the host
 ///
-/// Modes, times and symlinks are kept. No symlink of the host is followed.
+/// Modes, times and symlinks are kept. No symlink of the host is followed. Names that are hidden from the agent are left
+/// out and counted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory to export
@@ -66,5 +68,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             error => error.into(),
         })
     })?;
-    report_totals("Exported", &totals, session)
+    let exit = report_totals("Exported", &totals, session)?;
+    if totals.hidden > 0 {
+        let names = human::count(totals.hidden, "name is", "names are");
+        session.say(format_args!("{names} hidden from this agent and left out."));
+    }
+    Ok(exit)
 }

@@ -11,28 +11,41 @@ pub(crate) struct Args {}
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let forks: Vec<_> = stead.single_record("forks", None, CommandError::kind, |stead| {
-        Ok::<_, CommandError>(stead.forks()?.cloned().collect())
+        let shown = stead.forks()?.map(|fork| (fork.clone(), Shown::Yes));
+        let withheld = stead.withheld_forks()?.map(|fork| (fork.clone(), Shown::Withheld));
+        Ok::<_, CommandError>(shown.chain(withheld).collect())
     })?;
-    for fork in &forks {
+    for (fork, shown) in &forks {
         if session.wants_json() {
-            session.print_json(&json::fork(fork))?;
+            let mut value = json::fork(fork);
+            value["withheld"] = (*shown == Shown::Withheld).into();
+            session.print_json(&value)?;
         } else {
-            let creator_suffix = if fork.created_by == fork.owner {
-                String::new()
-            } else {
-                format!(" by {}", fork.created_by)
-            };
-            let excluded_suffix = match fork.excluded.is_empty() {
-                true => String::new(),
-                false => format!(", without {}", excluded_paths(fork)),
-            };
-            session.print_line(format_args!(
-                "/forks/{}  of {}, made {}{creator_suffix}{excluded_suffix}",
-                fork.name, fork.base_prefix, fork.created
-            ))?;
+            session.print_line(format_args!("{}", line(fork, *shown)))?;
         }
     }
     Ok(Exit::OK)
+}
+
+/// Whether the agent has the fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Yes,
+    Withheld,
+}
+
+fn line(fork: &Fork, shown: Shown) -> String {
+    let mut line = format!("/forks/{}  of {}, made {}", fork.name, fork.base_prefix, fork.created);
+    if fork.created_by != fork.owner {
+        line += &format!(" by {}", fork.created_by);
+    }
+    if !fork.excluded.is_empty() {
+        line += &format!(", without {}", excluded_paths(fork));
+    }
+    if shown == Shown::Withheld {
+        line += &format!("; withheld, because {} can't read what it was made from any more", fork.created_by);
+    }
+    line
 }
 
 /// The paths that a fork was made without, relative to its root.

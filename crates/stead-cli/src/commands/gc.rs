@@ -1,21 +1,20 @@
 use std::time::Duration;
 
-use serde_json::json;
 use stead::{Clock, GcOptions, GcReport, Pruned, Retention, Stores, SystemClock};
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
-/// Delete history that is older than the retention, and free its space
+/// Delete history that is older than `[history]` in stead.toml says, and free its space
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Delete versions older than this, instead of the age in `[history]`: 30d, 12h
     #[arg(long, value_name = "AGE", value_parser = super::parse_duration)]
     older_than: Option<Duration>,
     /// How long unused content is kept before it is freed; must be longer than any program reads one file
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = super::parse_duration)]
     grace: Duration,
     /// Also shrink the database file; other processes wait meanwhile
     #[arg(long)]
@@ -37,19 +36,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         match pruned {
             Ok(pruned) => pruned_stores.push((name, pruned)),
             Err(error) => {
-                session.say(format_args!("The kept content of `{name}` could not be cleaned up: {error}"))
+                session.warn(format_args!("The kept content of `{name}` could not be cleaned up: {error}"))
             }
         }
     }
     if session.wants_json() {
-        session.print_json(&json!({
-            "forgotten": { "states": forgotten.states, "lines": forgotten.changes, "contents": forgotten.contents },
-            "freed": { "contents": collected.contents, "bytes": collected.bytes },
-            "waiting": { "bytes": collected.condemned },
-            "kept": pruned_stores.iter().map(|(store, pruned)| {
-                json!({ "store": store, "freed": pruned.freed, "bytes": pruned.kept })
-            }).collect::<Vec<_>>(),
-        }))?;
+        session.print_json(&json::collected(&forgotten, &collected, &pruned_stores))?;
         return Ok(Exit::OK);
     }
     let states = human::count(forgotten.states + forgotten.contents, "file version", "file versions");

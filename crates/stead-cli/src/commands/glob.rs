@@ -1,4 +1,3 @@
-use serde_json::json;
 use stead::vfs::GlobQuery;
 
 use crate::command_error::{CommandResult, Exit};
@@ -33,13 +32,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         Ok(stead.vfs().glob(&query, &args.path)?)
     })?;
     if session.wants_json() {
-        let entries: Vec<_> = result.entries.iter().map(json::path_entry).collect();
-        session.print_json(&json!({
-            "entries": entries,
-            "truncated": result.truncated,
-            "unread": json::unreadable(&result.unreadable),
-            "left_out": json::left_out(result.left_out),
-        }))?;
+        session.print_json(&json::walk(
+            &result.entries,
+            result.truncated,
+            &result.unreadable,
+            result.left_out,
+        ))?;
     } else {
         for entry in &result.entries {
             session.print_line(&entry.path)?;

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use clap::ColorChoice;
 use serde_json::{Value, json};
 use stead::search::{
     CaseSensitivity, GrepOutput, GrepQuery, HitLine, IgnoreFiles, LineRole, Multiline, PatternSyntax,
@@ -88,9 +87,6 @@ pub(crate) struct Args {
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
-    /// When to use colours; NO_COLOR turns `auto` off
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    color: ColorChoice,
     #[command(flatten)]
     ignore: IgnoreArg,
     #[command(flatten)]
@@ -128,7 +124,6 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             "-P isn't available: patterns have no look-around and no backreferences. Leave -P out if the pattern has none",
         ));
     }
-    session.set_colour(args.color);
     let query = query(&args, session.is_styled() || args.only_matching);
     // With -e, the first argument is a path.
     let first_path = args.pattern.as_ref().filter(|_| !args.regexp.is_empty());

@@ -1,19 +1,19 @@
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use stead::transfer::{CompareBy, ImportSource, TransferTotals};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Copy a directory or a tar archive of the host into a Workspace
 ///
 /// Modes, times and symlinks are kept. Files that already have the same size, time and mode are left as they are, so
 /// an interrupted import can be repeated to continue it. Nothing is removed. What agents may not change, such as
-/// .git/config, is left out and listed; --with-protected imports it too.
+/// .git/config, is left out and listed, and names that are hidden from agents, such as .env, are left out and counted;
+/// --with-protected imports both.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A directory, a tar archive, or `-` for an archive on standard input
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Compare content instead of size, time and mode
     #[arg(long)]
     checksum: bool,
-    /// Also import what is protected from agents, such as .git/config and .git/hooks
+    /// Also import what is protected or hidden from agents, such as .git/config and .env
     #[arg(long)]
     with_protected: bool,
 }
@@ -51,6 +51,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session
             .say(format_args!("{names} protected from agents; use --with-protected to import everything."));
     }
+    if totals.hidden > 0 {
+        let names = human::count(totals.hidden, "name is", "names are");
+        session.say(format_args!("{names} hidden from agents; use --with-protected to import everything."));
+    }
     Ok(exit)
 }
 
@@ -59,10 +63,10 @@ pub(super) fn compare_by(checksum: bool) -> CompareBy {
 }
 
 /// Prints the totals of a transfer. The exit code is `NEGATIVE` if entries were refused. Entries that are protected
-/// from agents don't count as refused: the import wasn't asked to bring them in.
+/// or hidden from agents don't count as refused: the import wasn't asked to bring them in.
 pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
     if session.wants_json() {
-        session.print_json(&totals_json(totals))?;
+        session.print_json(&json::transfer_totals(totals))?;
     }
     session.say(format_args!("{verb} {}.", totals_text(totals)));
     Ok(if totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
@@ -75,7 +79,7 @@ fn totals_text(totals: &TransferTotals) -> String {
         (totals.directories, "directory", "directories"),
         (totals.symlinks, "symlink", "symlinks"),
         (totals.unchanged, "was unchanged", "were unchanged"),
-        (totals.skipped + totals.protected + totals.refused, "was left out", "were left out"),
+        (totals.skipped + totals.protected + totals.hidden + totals.refused, "was left out", "were left out"),
     ];
     parts.extend(
         counts
@@ -84,17 +88,4 @@ fn totals_text(totals: &TransferTotals) -> String {
             .map(|(number, singular, plural)| human::count(*number, singular, plural)),
     );
     parts.join(", ")
-}
-
-fn totals_json(totals: &TransferTotals) -> Value {
-    json!({
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "directories": totals.directories,
-        "symlinks": totals.symlinks,
-        "unchanged": totals.unchanged,
-        "skipped": totals.skipped,
-        "protected": totals.protected,
-        "refused": totals.refused,
-    })
 }

@@ -1,6 +1,8 @@
-use serde_json::json;
-use stead::vfs::{DirEntry, DirectoryListing, ListPage, WalkQuery, WalkResult};
-use stead::{Name, NodeKind, StoreError, Vfs, VfsError, VfsPath};
+use std::cmp::Reverse;
+
+use clap::ArgAction;
+use stead::vfs::{DirEntry, DirectoryListing, ListPage, PathEntry, WalkQuery, WalkResult};
+use stead::{Name, NodeKind, StoreError, Timestamp, Vfs, VfsError, VfsPath};
 
 use crate::command_error::{CommandError, CommandResult};
 use crate::session::{AsOfArg, Colour, IgnoreArg, Session};
@@ -8,13 +10,26 @@ use crate::{human, json};
 
 /// List directories
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// The directories to list
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<String>,
-    /// Show kind, mode, size and time
+    /// Show kind, mode, size in bytes and time
     #[arg(short, long)]
     long: bool,
+    /// With -l, show sizes as 3.4 MiB
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Sort by time, newest first
+    #[arg(short = 't', overrides_with = "by_size")]
+    by_time: bool,
+    /// Sort by size, largest first
+    #[arg(short = 'S', overrides_with = "by_time")]
+    by_size: bool,
+    /// Reverse the order
+    #[arg(short, long)]
+    reverse: bool,
     /// Also list everything below
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -22,12 +37,53 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = human::parse_positive)]
     limit: Option<usize>,
     /// Continue a listing with --limit at this cursor
-    #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
+    #[arg(long, value_name = "CURSOR", conflicts_with_all = ["recursive", "by_time", "by_size", "reverse"])]
     cursor: Option<String>,
     #[command(flatten)]
     ignore: IgnoreArg,
     #[command(flatten)]
     at: AsOfArg,
+    /// For the habit: names that begin with a dot are always listed
+    #[arg(short, long, hide = true)]
+    all: bool,
+    /// For the habit: there is always one name per line
+    #[arg(short = '1', hide = true)]
+    one_per_line: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl Args {
+    /// Whether the entries are sorted otherwise than by name.
+    fn is_sorted(&self) -> bool {
+        self.by_time || self.by_size || self.reverse
+    }
+
+    /// How many entries are fetched: all, if the first ones are known only after sorting.
+    fn fetch_limit(&self) -> usize {
+        if self.is_sorted() { usize::MAX } else { self.limit.unwrap_or(usize::MAX) }
+    }
+
+    /// Sorts entries that come sorted by name.
+    fn sort<T>(&self, entries: &mut [T], time_and_size: impl Fn(&T) -> (Option<Timestamp>, u64)) {
+        if self.by_time {
+            entries.sort_by_key(|entry| Reverse(time_and_size(entry).0));
+        } else if self.by_size {
+            entries.sort_by_key(|entry| Reverse(time_and_size(entry).1));
+        }
+        if self.reverse {
+            entries.reverse();
+        }
+    }
+
+    fn size_text(&self, kind: NodeKind, size: u64) -> String {
+        match kind {
+            NodeKind::File if self.human_readable => human::size(size),
+            NodeKind::File => size.to_string(),
+            _ => "-".into(),
+        }
+    }
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
@@ -45,25 +101,22 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 }
 
 fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
-    let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
-    let listing = match vfs.list(path, &page) {
+    let page = ListPage { cursor: args.cursor.clone(), limit: args.fetch_limit() };
+    let mut listing = match vfs.list(path, &page) {
         // A file is listed as a single entry.
         Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
             single_entry_listing(vfs, path)?
         }
         listing => listing?,
     };
+    args.sort(&mut listing.entries, |entry| (entry.modified, entry.size));
+    listing.entries.truncate(args.limit.unwrap_or(usize::MAX));
+    let shown = listing.entries.len();
     if session.wants_json() {
-        let entries: Vec<_> = listing.entries.iter().map(json::entry).collect();
-        return session.print_json(&json!({
-            "path": listing.path.to_string(),
-            "entries": entries,
-            "total": listing.total,
-            "cursor": listing.cursor,
-        }));
+        return session.print_json(&json::listing(&listing));
     }
     if args.long {
-        print_long(vfs, &listing, session)?;
+        print_long(vfs, &listing, args, session)?;
     } else {
         for entry in &listing.entries {
             let name = coloured_name(entry.kind, &entry.name.to_string(), session);
@@ -71,8 +124,9 @@ fn list_directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
         }
     }
     if let Some(cursor) = &listing.cursor {
-        let shown = listing.entries.len();
         session.say(format_args!("{shown} of {}; continue with --cursor {cursor}", listing.total));
+    } else if args.is_sorted() && args.limit == Some(shown) && (shown as u64) < listing.total {
+        session.say(format_args!("{shown} of {}; raise --limit to see more.", listing.total));
     }
     Ok(())
 }
@@ -93,8 +147,13 @@ fn single_entry_listing(vfs: &Vfs, path: &str) -> Result<DirectoryListing, Comma
     Ok(DirectoryListing { path: stat.path, entries: vec![entry], total: 1, cursor: None })
 }
 
-fn print_long(vfs: &Vfs, listing: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
-    let sizes: Vec<_> = listing.entries.iter().map(size_text).collect();
+fn print_long(
+    vfs: &Vfs,
+    listing: &DirectoryListing,
+    args: &Args,
+    session: &mut Session,
+) -> Result<(), CommandError> {
+    let sizes: Vec<_> = listing.entries.iter().map(|entry| args.size_text(entry.kind, entry.size)).collect();
     let width = sizes.iter().map(String::len).max().unwrap_or(0);
     for (entry, size) in listing.entries.iter().zip(sizes) {
         let mode = human::mode(entry.kind, entry.mode);
@@ -108,10 +167,6 @@ fn print_long(vfs: &Vfs, listing: &DirectoryListing, session: &mut Session) -> R
         session.print_line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{suffix}"))?;
     }
     Ok(())
-}
-
-fn size_text(entry: &DirEntry) -> String {
-    if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() }
 }
 
 /// The target of a symlink, or a question mark if it can't be read: a listing doesn't fail because of it.
@@ -139,33 +194,19 @@ fn coloured_name(kind: NodeKind, name: &str, session: &Session) -> String {
 fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery {
-        limit: limit.saturating_add(1),
+        limit: args.fetch_limit().saturating_add(1),
         ignore_files: args.ignore.ignore_files(),
         ..WalkQuery::default()
     };
     let WalkResult { mut entries, unreadable, left_out } = vfs.walk(path, &query)?;
     let truncated = entries.len() > limit;
+    args.sort(&mut entries, |entry| (entry.modified, entry.size));
     entries.truncate(limit);
     if session.wants_json() {
-        let entries: Vec<_> = entries.iter().map(json::path_entry).collect();
-        return session.print_json(&json!({
-            "entries": entries,
-            "truncated": truncated,
-            "unread": json::unreadable(&unreadable),
-            "left_out": json::left_out(left_out),
-        }));
+        return session.print_json(&json::walk(&entries, truncated, &unreadable, left_out));
     }
     for entry in &entries {
-        let name = coloured_name(entry.kind, &entry.path, session);
-        let suffix = human::kind_suffix(entry.kind);
-        if args.long {
-            let mode = human::mode(entry.kind, entry.mode);
-            let size = if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() };
-            let time = human::time(entry.modified);
-            session.print_line(format_args!("{mode}  {size:>10}  {time:16}  {name}{suffix}"))?;
-        } else {
-            session.print_line(format_args!("{name}{suffix}"))?;
-        }
+        print_path_entry(entry, args, session)?;
     }
     if truncated {
         session.say(format_args!("There are more than {limit}; raise --limit to see them."));
@@ -173,4 +214,16 @@ fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
     session.say_left_out(left_out);
     session.warn_unreadable(&unreadable);
     Ok(())
+}
+
+fn print_path_entry(entry: &PathEntry, args: &Args, session: &mut Session) -> Result<(), CommandError> {
+    let name = coloured_name(entry.kind, &entry.path, session);
+    let suffix = human::kind_suffix(entry.kind);
+    if !args.long {
+        return session.print_line(format_args!("{name}{suffix}"));
+    }
+    let mode = human::mode(entry.kind, entry.mode);
+    let size = args.size_text(entry.kind, entry.size);
+    let time = human::time(entry.modified);
+    session.print_line(format_args!("{mode}  {size:>10}  {time:16}  {name}{suffix}"))
 }

@@ -1,3 +1,13 @@
+//! `stead mcp`: serves one agent over standard input and output, and enters that into the configuration of a host.
+
+mod host;
+mod host_file;
+mod install;
+mod json_entry;
+mod person_command;
+mod server_entry;
+mod toml_entry;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -8,38 +18,56 @@ use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{ServerLimits, SteadRegistry};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::human;
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
-/// Serve one agent over MCP on standard input and output
+/// Serve one agent over MCP on standard input and output; `mcp install` sets up a host
 ///
 /// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
+    #[command(subcommand)]
+    command: Option<McpCommand>,
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
-    /// Directories to serve as Workspaces without a configuration; read-only unless :rw or :wo follows
+    /// Directories to serve as Workspaces without a configuration; read-only unless :rw or :wo follows. A directory
+    /// named `install` is written ./install
     #[arg(value_name = "DIR[:ro|rw|wo]")]
     directories: Vec<OsString>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum McpCommand {
+    Install(install::InstallArgs),
+    Uninstall(install::UninstallArgs),
+}
+
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    match args.command {
+        Some(McpCommand::Install(install)) => install::install(install, args.structured, session),
+        Some(McpCommand::Uninstall(uninstall)) => install::uninstall(uninstall, session),
+        None => serve(args, session),
+    }
+}
+
+fn serve(args: Args, session: &mut Session) -> CommandResult {
     let mut result_format = ResultFormat::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;
-        let (identity, token_format) = identity(&config, args.thread, session)?;
+        let (identity, token_format) = identity(&config, session)?;
         result_format = result_format.or(token_format);
         (config, identity)
     } else {
-        let agent = session.named_agent().unwrap_or("agent");
+        let agent = session.named_agent().unwrap_or(DEFAULT_AGENT).to_owned();
         let directories: Vec<_> =
             args.directories.iter().map(|directory| ScopedDirectory::parse(directory)).collect();
-        let config = Config::for_directories(agent, &directories)?;
-        (config, Identity { thread: args.thread, ..Identity::agent(agent) })
+        let config = Config::for_directories(&agent, &directories)?;
+        let start_line = person_command::start_line(&config, &agent, session.named_config());
+        session.say(human::escape_lines(&start_line));
+        let thread = session.named_thread().map(str::to_owned);
+        (config, Identity { thread, ..Identity::agent(agent) })
     };
     if std::io::stdin().is_terminal() {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
@@ -50,22 +78,22 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     Ok(Exit::OK)
 }
 
+/// The agent of `stead mcp DIR...` without `--agent`.
+const DEFAULT_AGENT: &str = "agent";
+
 /// The identity to serve and its result format: from the token in `STEAD_TOKEN`, or from `--agent` and `--thread`.
-fn identity(
-    config: &Config,
-    thread: Option<String>,
-    session: &Session,
-) -> Result<(Identity, ResultFormat), CommandError> {
+fn identity(config: &Config, session: &Session) -> Result<(Identity, ResultFormat), CommandError> {
     let Some(secret) = session.credential()? else {
-        let identity = Identity { thread, ..Identity::agent(session.agent(config)?) };
-        return Ok((identity, ResultFormat::Text));
+        return Ok((session.identity(config)?, ResultFormat::Text));
     };
     let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
         let message = "the token in STEAD_TOKEN isn't valid: it is unknown, revoked or expired";
         CommandError::Message(ErrorKind::Denied, message.to_owned())
     })?;
     let is_other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
-    if is_other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
+    let is_other_thread =
+        session.named_thread().is_some_and(|thread| Some(thread) != token.identity.thread.as_deref());
+    if is_other_agent || is_other_thread {
         return Err(CommandError::invalid(
             "the token in STEAD_TOKEN belongs to another agent or thread than --agent and --thread name",
         ));

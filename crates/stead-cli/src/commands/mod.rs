@@ -12,6 +12,7 @@ mod content;
 mod cp;
 mod demo;
 mod diff;
+pub(crate) mod difference;
 mod discard;
 mod doctor;
 mod edit;
@@ -25,6 +26,7 @@ mod import;
 mod init;
 mod log;
 mod ls;
+mod man;
 mod map;
 pub(crate) mod mcp;
 mod mkdir;
@@ -97,6 +99,7 @@ pub(crate) enum Command {
     RestoreBackup(restore_backup::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
@@ -144,17 +147,18 @@ impl Command {
             Command::RestoreBackup(args) => restore_backup::run(args, session),
             Command::Doctor(args) => doctor::run(args, session),
             Command::Completions(args) => completions::run(args, session),
+            Command::Man(args) => man::run(args, session),
         }
     }
 }
 
-/// Parses a time such as `2026-11-15` or `2h` (ago), for clap.
+/// Parses a time such as `2h`, `yesterday` or `2026-11-15 08:30`, for clap.
 fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
     stead::time_text::parse_time(text, SystemClock.now())
 }
 
 /// Checks the name of a thread, for clap.
-fn parse_thread(text: &str) -> Result<String, String> {
+pub(crate) fn parse_thread(text: &str) -> Result<String, String> {
     stead::parse_thread_name(text).map_err(|error| error.to_string())
 }
 

@@ -3,9 +3,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
 use stead_fuse::{FuseMount, MountError, MountOptions, OrphanedMount};
@@ -14,11 +12,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
 use crate::session::{AsOfArg, Session};
-
-/// How often the command checks whether the mount is still there.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+use crate::{human, json};
 
 /// Mount the stead as an ordinary directory, for any program
 ///
@@ -29,9 +24,6 @@ pub(crate) struct Args {
     /// An empty directory of this host
     #[arg(value_name = "DIR")]
     mount_point: PathBuf,
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     #[command(flatten)]
     at: AsOfArg,
     /// Let other users of this host use the mount too
@@ -63,7 +55,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let config = session.config()?;
     check_no_overlap(&args.mount_point, &config)?;
-    let stead = session.stead_of_agent(args.thread.as_deref())?;
+    let stead = session.stead_of_agent()?;
     let immutable = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before the mount exists: from then on, someone may want to end it.
@@ -120,7 +112,7 @@ fn options(args: &Args, config: &Config, stead: &Stead, immutable: bool) -> Moun
 fn print_mounted(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
     let shown_path = human::escape_text(&mount.mount_point().to_string_lossy()).to_string();
     if session.wants_json() {
-        session.print_json(&json!({ "mounted": shown_path }))?;
+        session.print_json(&json::mounted(&shown_path))?;
     } else {
         session.print_line(format_args!("Mounted at {shown_path}"))?;
         if session.is_terminal() {
@@ -151,13 +143,17 @@ impl MountSignals {
     /// Waits for a signal, or until someone unmounts the mount.
     fn wait(self, mount: &FuseMount) {
         let MountSignals { runtime, mut shutdown } = self;
+        let session_end = mount.session_end();
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        // In a plain thread: the runtime would wait for a task of its own to end.
+        std::thread::spawn(move || {
+            session_end.wait();
+            let _ = sender.send(());
+        });
         runtime.block_on(async {
-            let mut poll = tokio::time::interval(POLL_INTERVAL);
-            loop {
-                tokio::select! {
-                    () = shutdown.recv() => return,
-                    _ = poll.tick() => if mount.is_unmounted() { return },
-                }
+            tokio::select! {
+                () = shutdown.recv() => {}
+                _ = ended => {}
             }
         });
     }
@@ -212,7 +208,12 @@ fn wait_for_clean_exit() -> io::Result<bool> {
 fn run_in_background(session: &mut Session) -> CommandResult {
     let failed = |error| CommandError::host("the process in the background can't be started", error);
     let executable = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(executable)
+    let mut command = Command::new(executable);
+    if let Some(directory) = session.start_directory() {
+        // The process gets `-C` too.
+        command.current_dir(directory);
+    }
+    let mut child = command
         .args(foreground_arguments(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -235,7 +236,7 @@ fn run_in_background(session: &mut Session) -> CommandResult {
     if !line.is_empty() {
         session.print_line(line.trim_end())?;
     }
-    session.say(error_text.trim_end());
+    session.warn(error_text.trim_end());
     Ok(Exit::from_child(status.code()))
 }
 

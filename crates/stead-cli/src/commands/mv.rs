@@ -13,8 +13,14 @@ pub(crate) struct Args {
     /// The destination; with a / at the end, the directory to move it into
     to: String,
     /// Replace an existing file
-    #[arg(long)]
+    #[arg(short = 'f', long, alias = "force")]
     overwrite: bool,
+    /// For the habit: an existing file is only replaced with --overwrite
+    #[arg(short, long, hide = true, conflicts_with = "overwrite")]
+    no_clobber: bool,
+    /// For the habit: the move is always reported
+    #[arg(short, long, hide = true)]
+    verbose: bool,
     /// Only if the file still has this version tag (see `stead stat`)
     #[arg(long, value_name = "TAG")]
     if_match: Option<TagRef>,

@@ -10,14 +10,14 @@ pub(crate) struct Args {
     /// The Workspace, or a path in one
     #[arg(value_name = "PREFIX")]
     prefix: String,
-    /// A snapshot's label or #number, a version's number, a time, or an age (2h)
+    /// A snapshot's label or #number, a version's number, or a time (2h, yesterday, 2026-11-15 08:30)
     #[arg(value_name = "SNAPSHOT")]
     snapshot: String,
     /// Only these paths
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
     /// Only show what would be done
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     dry_run: bool,
 }
 

@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
-use serde_json::json;
 use stead::Stores;
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::json;
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Confirm that changes since the backup may be lost
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let revision = Stores::of(&config).restore_backup(&args.file, &mut |_| ())?;
     drop(progress);
     if session.wants_json() {
-        session.print_json(&json!({ "version": revision.0 }))?;
+        session.print_json(&json::restored_backup(revision.0))?;
     } else {
         session.print_line(format_args!("Restored the backup as version {revision}."))?;
     }

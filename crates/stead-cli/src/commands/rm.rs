@@ -1,8 +1,8 @@
-use serde_json::json;
 use stead::vfs::{RemoveOptions, RemoveResult};
-use stead::{StoreError, Vfs, VfsError};
+use stead::{StoreError, Vfs, VfsError, Visibility};
 
 use crate::command_error::{CommandError, CommandResult};
+use crate::json;
 use crate::session::Session;
 
 /// Remove files, and with -r directories
@@ -12,11 +12,14 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
     /// Remove directories and everything in them
-    #[arg(short, long)]
+    #[arg(short, long, short_alias = 'R')]
     recursive: bool,
     /// No error if it doesn't exist
     #[arg(short, long)]
     force: bool,
+    /// Say what was removed
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
@@ -25,11 +28,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.for_each(&args.paths, |session, path| {
         let removed = remove(&vfs, path, options)?;
         if session.wants_json() {
-            session.print_json(&json!({
-                "path": removed.path.to_string(),
-                "version": removed.revision.map(|revision| revision.number.0),
-                "operation": removed.operation.to_string(),
-            }))?;
+            session.print_json(&json::remove_result(&removed))?;
+        } else if args.verbose {
+            session.say(format_args!("Removed {}", removed.path));
         }
         Ok(())
     })
@@ -46,9 +47,14 @@ fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<RemoveResult,
         }
     }
     match vfs.remove_file(path, options) {
-        Err(VfsError::Store { path, cause: StoreError::IsADirectory, .. }) => Err(CommandError::invalid(
-            format!("`{path}` is a directory; use -r to remove it and everything in it"),
-        )),
+        Err(
+            error @ VfsError::Store {
+                cause: StoreError::IsADirectory, visibility: Visibility::Visible, ..
+            },
+        ) => {
+            let message = format!("`{path}` is a directory; use -r to remove it and everything in it");
+            Err(CommandError::Explained(error.into(), message))
+        }
         removed => Ok(removed?),
     }
 }

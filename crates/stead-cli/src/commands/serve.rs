@@ -1,13 +1,13 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use serde_json::json;
 use stead::tools::ResultFormat;
 use stead::{Config, Tokens};
 use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
 use super::demo::Demo;
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::json;
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), result_format, options, |url| {
         if session.wants_json() {
             // A program that started the server may wait for this line. If it is gone, the server runs all the same.
-            let _ = session.print_json(&json!({ "listening": url })).and_then(|()| session.flush());
+            let _ = session.print_json(&json::listening(&url)).and_then(|()| session.flush());
         } else {
             session.say(format_args!("Serving MCP at {url}"));
         }

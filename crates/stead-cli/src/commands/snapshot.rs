@@ -13,7 +13,7 @@ pub(crate) struct Args {
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
     /// A name for the snapshot
-    #[arg(long, value_name = "L")]
+    #[arg(long, value_name = "LABEL")]
     label: Option<String>,
 }
 
@@ -27,11 +27,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let snapshot = snapshot.map_err(|error| interrupt.error_or(error, "no snapshot was made"))?;
     drop(progress);
     let left_out = stead.left_out_of_snapshot(args.prefix.as_deref())?;
-    let left_out: Vec<&str> = left_out.iter().map(VfsPath::as_str).collect();
     if session.wants_json() {
-        let mut snapshot = json::snapshot(&snapshot);
-        snapshot["omitted"] = left_out.into();
-        session.print_json(&snapshot)?;
+        session.print_json(&json::new_snapshot(&snapshot, &left_out))?;
     } else {
         let label = snapshot.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
         session.print_line(format_args!(
@@ -39,6 +36,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             snapshot.id, snapshot.revision
         ))?;
         if !left_out.is_empty() {
+            let left_out: Vec<&str> = left_out.iter().map(VfsPath::as_str).collect();
             session.say(format_args!("It doesn't include {}.", left_out.join(", ")));
         }
     }

@@ -25,6 +25,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return Ok(Exit::OK);
     }
     let snapshots = stead.snapshots(args.prefix.as_deref())?;
+    session.use_pager();
     if snapshots.is_empty() {
         session.say("There are no snapshots.");
     }

@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let toolbox = session.stead_of_agent(None)?.toolbox();
+    let toolbox = session.stead_of_agent()?.toolbox();
     let mut tools: Vec<_> = toolbox.offered().collect();
     if let Some(name) = &args.tool {
         tools.retain(|tool| tool.name == name);
@@ -29,6 +29,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&tools.iter().map(|tool| as_json(tool, &toolbox)).collect())?;
         return Ok(Exit::OK);
     }
+    session.use_pager();
     for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
             session.print_line("")?;

@@ -1,8 +1,8 @@
-use stead::OperationId;
 use stead::history::RevertAction;
 use stead::vfs::{OnConflict, RevertResult, UndoOptions, UndoTarget};
+use stead::{OperationIdPrefix, OperationsOf};
 
-use crate::command_error::{CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -12,14 +12,14 @@ pub(crate) struct Args {
     /// The last N operations that aren't undone yet [default: 1]
     #[arg(long, value_name = "N", conflicts_with_all = ["since", "operation"])]
     last: Option<usize>,
-    /// All operations since this time: 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    /// All operations since this time: 2h, yesterday, 10:30, 2026-11-15 08:30
     #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
-    /// This operation; it may be an undo itself
+    /// This operation, which may be an undo itself; the beginning of its id is enough
     #[arg(long, value_name = "ID")]
-    operation: Option<OperationId>,
-    /// Only show what would be done
-    #[arg(long)]
+    operation: Option<OperationIdPrefix>,
+    /// Only show what would be done (-n isn't a number here: that is --last)
+    #[arg(short = 'n', long)]
     dry_run: bool,
     /// Leave paths with conflicts as they are, and undo the rest
     #[arg(long)]
@@ -27,17 +27,20 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let target = match (args.operation, args.since) {
-        (Some(id), _) => UndoTarget::Operation(id),
-        (None, Some(since)) => UndoTarget::Since(since),
-        (None, None) => UndoTarget::Last(args.last.unwrap_or(1)),
-    };
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
-    let result = session.vfs("undo")?.undo(target, UndoOptions { dry_run: args.dry_run, on_conflict })?;
+    let result = session.stead()?.single_record("undo", None, CommandError::kind, |stead| {
+        let target = match (&args.operation, args.since) {
+            (Some(prefix), _) => UndoTarget::Operation(stead.find_operation(prefix, OperationsOf::Agent)?),
+            (None, Some(since)) => UndoTarget::Since(since),
+            (None, None) => UndoTarget::Last(args.last.unwrap_or(1)),
+        };
+        let options = UndoOptions { dry_run: args.dry_run, on_conflict };
+        Ok::<_, CommandError>(stead.vfs().undo(target, options)?)
+    })?;
     if result.undone.is_empty() && result.conflicts.is_empty() {
-        session.say(match target {
-            UndoTarget::Operation(_) => "There is nothing to undo: that operation has no effect any more.",
-            UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to undo.",
+        session.say(match args.operation {
+            Some(_) => "There is nothing to undo: that operation has no effect any more.",
+            None => "There is nothing to undo.",
         });
         if session.wants_json() {
             session.print_json(&json::revert_result(&result, args.dry_run))?;

@@ -1,11 +1,10 @@
-use serde_json::json;
 use stead::Stores;
 use stead::name::escape_name;
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Check all stored data, and list the problems
 #[derive(Debug, clap::Args)]
@@ -25,12 +24,12 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
             exit = Exit::INTERNAL;
         }
         if session.wants_json() {
-            session.print_json(&json!({
-                "store": store,
-                "entries": report.entries,
-                "contents": report.contents,
-                "unreferenced": report.unreferenced,
-                "problems": report.problems,
+            session.print_json(&json::verified(&json::Verified {
+                store: &store,
+                entries: report.entries,
+                contents: report.contents,
+                unreferenced: report.unreferenced,
+                problems: &report.problems,
             }))?;
             continue;
         }

@@ -1,7 +1,7 @@
 use stead::TagRef;
 use stead::vfs::WriteOptions;
 
-use super::content::{ContentArg, open_stdin};
+use super::content::{ContentArg, explain_write_error, open_stdin};
 use crate::command_error::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -31,9 +31,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         options = options.if_match(tag);
     }
     let result = match args.content.argument() {
-        Some(content) => vfs.write_with(&args.path, content, &options)?,
-        None => vfs.write_from(&args.path, &mut open_stdin()?, &options)?,
+        Some(content) => vfs.write_with(&args.path, content, &options),
+        None => vfs.write_from(&args.path, &mut open_stdin()?, &options),
     };
+    let result = result.map_err(explain_write_error)?;
     if session.wants_json() {
         session.print_json(&json::write_result(&result))?;
     }

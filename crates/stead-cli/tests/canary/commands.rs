@@ -57,6 +57,8 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             vec![
                 ForEachPath(&["diff", "{}", "1"], WithoutAt),
                 ForEachPath(&["diff", "{}", "before"], WithoutAt),
+                ForEachPath(&["diff", "{}"], WithoutAt),
+                ForEachPath(&["diff", "{}", "1", "--stat"], WithoutAt),
                 Once(&["diff", "--fork", "one"]),
                 Once(&["diff", "--fork", "two"]),
             ],
@@ -82,8 +84,25 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("help", vec![NotForAgents]),
         ("import", vec![ForEachPath(&["import", "imported", "{}"], WithoutAt)]),
         ("init", vec![NotForAgents]),
-        ("log", vec![ForEachPath(&["log", "{}"], WithoutAt), Once(&["log"])]),
-        ("ls", vec![ForEachPath(&["ls", "-l", "{}"], WithAt), ForEachPath(&["ls", "-lR", "{}"], WithAt)]),
+        (
+            "log",
+            vec![
+                ForEachPath(&["log", "{}"], WithoutAt),
+                ForEachPath(&["log", "-p", "{}"], WithoutAt),
+                Once(&["log"]),
+                Once(&["log", "-p"]),
+                Once(&["log", "--oneline"]),
+            ],
+        ),
+        (
+            "ls",
+            vec![
+                ForEachPath(&["ls", "-l", "{}"], WithAt),
+                ForEachPath(&["ls", "-lR", "{}"], WithAt),
+                ForEachPath(&["ls", "-lRS", "{}"], WithAt),
+            ],
+        ),
+        ("man", vec![NotForAgents]),
         ("map", vec![Once(&["map"])]),
         ("mcp", vec![NotForAgents]),
         (

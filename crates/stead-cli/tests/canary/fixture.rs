@@ -17,6 +17,10 @@ const CONTENT_BASE64: &str = "Q0FOQVJZVEVY";
 pub(crate) const NAME: &str = "CANARYNAME";
 /// The size of every withheld file: a number that nothing else has.
 const SIZE: usize = 1_299_709;
+/// In the name of every file that is hidden by its name. A mount lists such files with their attributes.
+const HIDDEN_NAME: &str = "HIDDENCANARY";
+/// The size of every such file.
+const HIDDEN_SIZE: usize = 1_299_721;
 
 const CONFIG: &str = r#"
 # CANARYTEXT: nobody reads the configuration through a Workspace.
@@ -33,6 +37,7 @@ prefix = "/"
 scope = "rw"
 store = "main"
 protect = []
+hide = []
 [[agents.owner.workspaces]]
 prefix = "/beside"
 scope = "rw"
@@ -64,7 +69,7 @@ workspaces = [
 "#;
 
 /// Paths to ask about: what may be seen, what may not, and the symlinks that lead there.
-pub(crate) const PATHS: [&str; 24] = [
+pub(crate) const PATHS: [&str; 30] = [
     "/",
     "/home",
     "/home/wo",
@@ -73,6 +78,10 @@ pub(crate) const PATHS: [&str; 24] = [
     "/home/to-file",
     "/home/to-drop",
     "/home/out",
+    "/home/.ssh",
+    "/home/sub",
+    "/home/sub/.env",
+    "/home/to-hidden",
     "/home/beside",
     "/home/ask",
     "/drop",
@@ -81,11 +90,13 @@ pub(crate) const PATHS: [&str; 24] = [
     "/disk",
     "/disk/wo",
     "/disk/to-wo",
+    "/disk/.aws",
     "/disk/outside",
     "/disk/to-state",
     "/whole/.stead",
     "/whole/stead.toml",
     "/forks/one",
+    "/forks/one/sub/.env",
     "/forks/one/wo",
     "/forks/two/self/wo",
     "/agents/other",
@@ -105,7 +116,12 @@ pub(crate) fn canary_paths() -> Vec<String> {
         "/agents/other",
         "/yard/../agents/other",
     ];
-    directories.iter().map(|directory| format!("{directory}/{NAME}.txt")).collect()
+    let withheld = directories.iter().map(|directory| format!("{directory}/{NAME}.txt"));
+    let hidden = ["/home", "/home/self", "/disk", "/forks/one", "/forks/two/self"];
+    let hidden = hidden.iter().map(|directory| format!("{directory}/{HIDDEN_NAME}.key"));
+    let below = ["/home/.ssh", "/disk/.aws", "/forks/one/.ssh"];
+    let below = below.iter().map(|directory| format!("{directory}/{HIDDEN_NAME}"));
+    withheld.chain(hidden).chain(below).collect()
 }
 
 /// Who asks. Where a Workspace needs approval, a person at the command line has approved.
@@ -143,13 +159,16 @@ impl Fixture {
     pub(crate) fn new(caller: Caller) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let host = |relative: &str| directory.path().join("host").join(relative);
-        for relative in ["disk/wo", "disk/deep"] {
+        for relative in ["disk/wo", "disk/deep", "disk/.aws"] {
             fs::create_dir_all(host(relative)).unwrap();
         }
         fs::write(directory.path().join("stead.toml"), CONFIG).unwrap();
-        let secret = secret();
+        let (secret, hidden) = (secret(SIZE), secret(HIDDEN_SIZE));
         for relative in ["", "disk/wo/"] {
             fs::write(host(&format!("{relative}{NAME}.txt")), &secret).unwrap();
+        }
+        for relative in [format!("disk/{HIDDEN_NAME}.key"), format!("disk/.aws/{HIDDEN_NAME}")] {
+            fs::write(host(&relative), &hidden).unwrap();
         }
         fs::write(host("disk/open.txt"), "open\n").unwrap();
         symlink("wo", host("disk/to-wo")).unwrap();
@@ -166,6 +185,16 @@ impl Fixture {
             vfs.write(format!("{parent}/{NAME}.txt"), &*secret).unwrap();
             vfs.append(format!("{parent}/{NAME}.txt"), "").unwrap();
         }
+        let hidden_paths = [
+            format!("/home/{HIDDEN_NAME}.key"),
+            format!("/home/.ssh/{HIDDEN_NAME}"),
+            "/home/sub/.env".to_owned(),
+        ];
+        for path in &hidden_paths {
+            vfs.write(path, &*hidden).unwrap();
+            vfs.append(path, "").unwrap();
+        }
+        vfs.write("/home/sub/open.txt", "open\n").unwrap();
         // The target of a symlink that may be read isn't secret. The content of the target is.
         vfs.write("/home/wo/linked.txt", &*secret).unwrap();
         for (link, target) in [
@@ -173,6 +202,7 @@ impl Fixture {
             ("/home/to-wo", "wo"),
             ("/home/to-file", "wo/linked.txt"),
             ("/home/to-drop", "/drop"),
+            ("/home/to-hidden", "sub/.env"),
             ("/home/out", "../agents/other"),
             ("/agents/coder/to-other", "../other"),
         ] {
@@ -186,6 +216,11 @@ impl Fixture {
         vfs.write("/home/was-here.txt", "before\n").unwrap();
         vfs.rename("/home/was-here.txt", format!("/home/wo/{NAME}-moved.txt"), Default::default()).unwrap();
         vfs.write(format!("/home/wo/{NAME}-moved.txt"), &*secret).unwrap();
+        // The same for a file that is hidden by its name.
+        vfs.write("/home/was-open.txt", "before\n").unwrap();
+        vfs.rename("/home/was-open.txt", format!("/home/{HIDDEN_NAME}-moved.key"), Default::default())
+            .unwrap();
+        vfs.write(format!("/home/{HIDDEN_NAME}-moved.key"), &*hidden).unwrap();
         drop(owner);
 
         let coder = Stead::open(&config, "coder").unwrap();
@@ -229,23 +264,30 @@ pub(crate) fn command(directory: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn secret() -> Vec<u8> {
+fn secret(size: usize) -> Vec<u8> {
     let mut secret = CONTENT.as_bytes().to_vec();
-    while secret.len() < SIZE {
+    while secret.len() < size {
         secret.extend_from_slice(b" words\n");
     }
-    secret.truncate(SIZE);
+    secret.truncate(size);
     secret
 }
 
 /// Records an answer that reveals a canary. The answer may repeat its name if the question contained it.
 pub(crate) fn check(question: &str, answer: &[u8]) {
+    check_on_mount(question, answer);
+    check_canaries(question, answer, &["1299721", "1,299,721"], HIDDEN_NAME);
+}
+
+/// Like [`check`], for what a mount shows: it lists hidden files with their attributes.
+pub(crate) fn check_on_mount(question: &str, answer: &[u8]) {
+    check_canaries(question, answer, &[CONTENT, CONTENT_BASE64, "1299709", "1,299,709"], NAME);
+}
+
+fn check_canaries(question: &str, answer: &[u8], canaries: &[&str], name: &str) {
     let text = String::from_utf8_lossy(answer);
-    let mut canaries = vec![CONTENT, CONTENT_BASE64, "1299709", "1,299,709"];
-    if !question.contains(NAME) {
-        canaries.push(NAME);
-    }
-    for canary in canaries {
+    let name = Some(name).filter(|name| !question.contains(name));
+    for canary in canaries.iter().copied().chain(name) {
         if let Some(offset) = text.find(canary) {
             let start = text[..offset].char_indices().rev().nth(160).map_or(0, |(index, _)| index);
             let shown: String = text[start..].chars().take(240).collect();

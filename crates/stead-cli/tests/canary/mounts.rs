@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check};
+use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check_on_mount};
 
 /// A mounted stead. Dropping it unmounts it.
 pub(crate) struct Mounted(Child);
@@ -44,14 +44,14 @@ fn check_path(path: &Path, question: &str) {
         fs::metadata(path).map(|meta| meta.size()),
         fs::read_link(path)
     );
-    check(question, attributes.as_bytes());
+    check_on_mount(question, attributes.as_bytes());
     let mut bytes = Vec::new();
     if let Ok(mut file) = File::open(path) {
         let _ = file.read_to_end(&mut bytes);
     }
-    check(question, &bytes);
+    check_on_mount(question, &bytes);
     let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    check(question, format!("{:?}", names.collect::<Vec<_>>()).as_bytes());
+    check_on_mount(question, format!("{:?}", names.collect::<Vec<_>>()).as_bytes());
 }
 
 fn check_tree(path: &Path) {
@@ -97,7 +97,7 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
         assert_eq!(file.metadata().unwrap().size(), 0, "{path}");
         fs::remove_file(&host_path).unwrap();
         assert_eq!(file.metadata().unwrap().size(), 0, "the size of {path} after it was removed");
-        check(
+        check_on_mount(
             path,
             format!("{:?}", rustix::fs::statvfs(root.join("drop")).map(|space| space.f_bfree)).as_bytes(),
         );

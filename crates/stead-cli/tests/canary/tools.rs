@@ -21,6 +21,10 @@ fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Val
         "content" | "new_string" => vec![json!("x")],
         // A model could guess content letter by letter with this.
         "old_string" => vec![json!("C"), json!("§")],
+        "more_edits" => {
+            let edit = |old: &str| json!({ "old_string": old, "new_string": "x" });
+            vec![json!([edit("C")]), json!([edit("§"), edit("C")])]
+        }
         "pattern" if tool.name == "glob" => vec![json!("**")],
         "pattern" => vec![json!(".")],
         "version" | "snapshot" => vec![json!(fixture.version), json!("before"), json!("now")],

@@ -248,3 +248,32 @@ fn a_missing_archive_is_reported() {
         );
     }
 }
+
+#[test]
+fn a_second_database_in_one_state_directory_is_refused_until_the_first_one_is_used_again() {
+    let dir = dir_with_records();
+    let first = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let second = format!("[database]\nurl = \"sqlite:other.db\"\n{first}");
+    dir.file("stead.toml", &second);
+    assert_snapshot!(dir.run(["write", "/notes/a", "1"]), @r"
+    ! stead: every call needs an audit record, and the audit can't be opened: the state directory has the audit of another database; name that database in [database], or move it to the file that is named there; if it is lost, restore a backup, or move `audit` out of the state directory; a second database needs a stead.toml in a directory of its own
+    exit 2
+    ");
+    let verified = dir.run(["audit", "verify"]);
+    assert!(
+        verified.contains("the audit of another database") && verified.ends_with("exit 70"),
+        "{verified}"
+    );
+    dir.file("stead.toml", &first);
+    assert_snapshot!(dir.run(["write", "/notes/a", "1"]), @"! Created /notes/a");
+    let verified = dir.run(["audit", "verify"]);
+    assert!(!verified.contains("exit"), "{verified}");
+    // The first database is lost with everything beside it, except the audit.
+    dir.stead(["backup", "backup.db"]);
+    for suffix in ["", "-wal", "-shm", "-turn", "-next", "-version", "-reserve"] {
+        let _ = std::fs::remove_file(dir.path(&format!(".stead/stead.db{suffix}")));
+    }
+    assert!(dir.run(["ls", "/notes"]).contains("the audit of another database"));
+    assert!(dir.stead(["restore-backup", "backup.db", "--yes"]).status.success());
+    assert!(dir.run(["ls", "/notes"]).contains("plan.md"));
+}

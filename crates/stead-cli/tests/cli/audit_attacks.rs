@@ -396,7 +396,6 @@ fn a_record_that_is_no_longer_valid_json_is_named_and_all_others_are_shown() {
         assert!(dir.stead(["write", &format!("/notes/{name}"), "1"]).status.success());
     }
     open(&dir).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    // SQLite itself refuses such a text, so the byte is changed in the file.
     let mut bytes = std::fs::read(dir.path(".stead/stead.db")).unwrap();
     let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text);
     let record = find(&bytes, b"\"paths\":[\"/notes/two\"]").unwrap();
@@ -423,6 +422,13 @@ fn a_record_that_is_no_longer_valid_json_is_named_and_all_others_are_shown() {
     let stderr = String::from_utf8(archived.stderr).unwrap();
     assert!(stderr.contains("run `stead audit verify`"), "{stderr}");
     assert!(dir.stead(["write", "/notes/four", "1"]).status.success());
+    // Neither the damaged record of the live database nor the one in the backup is in the way of a restore.
+    for args in [&["backup", "damaged.db"][..], &["restore-backup", "damaged.db", "--yes"]] {
+        let output = dir.stead(args.iter().copied());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let found = problems(&dir);
+    assert!(matches!(&*found, [problem] if problem.ends_with("was changed")), "{found:?}");
 }
 
 #[test]

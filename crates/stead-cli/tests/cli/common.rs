@@ -5,15 +5,19 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A directory to run the binary in.
+/// A directory to run the binary in. It is in a home directory of its own, where the search for a configuration ends.
 pub(crate) struct TestDir {
-    directory: tempfile::TempDir,
+    home: tempfile::TempDir,
+    directory: PathBuf,
 }
 
 impl TestDir {
     /// An empty directory.
     pub(crate) fn empty() -> Self {
-        TestDir { directory: tempfile::tempdir().unwrap() }
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("dir");
+        std::fs::create_dir(&directory).unwrap();
+        TestDir { home, directory }
     }
 
     /// A directory with a small project and a new configuration.
@@ -26,7 +30,7 @@ impl TestDir {
     }
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
-        self.directory.path().join(relative)
+        self.directory.join(relative)
     }
 
     pub(crate) fn file(&self, relative: &str, content: &str) {
@@ -37,7 +41,6 @@ impl TestDir {
 
     pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-        let home = self.path("no-home");
         command.args(args).current_dir(&self.directory).stdin(Stdio::null());
         command
             .env_remove("STEAD_CONFIG")
@@ -45,7 +48,7 @@ impl TestDir {
             .env_remove("STEAD_TOKEN")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_STATE_HOME");
-        command.env("HOME", home);
+        command.env("HOME", self.home.path()).env("TZ", "UTC");
         command
     }
 
@@ -64,7 +67,7 @@ impl TestDir {
 
     /// Runs the binary, and returns its whole output and how it ended.
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
-        output_text(&self.stead(args), self.directory.path())
+        output_text(&self.stead(args), self.home.path())
     }
 }
 

@@ -33,7 +33,20 @@ fn the_configuration_of_init_works_at_once() {
     exit 1
     "#);
     assert_snapshot!(dir.run(["write", "/notes/plan.md", "one\ntwo\nthree\n"]), @"! Created /notes/plan.md");
-    assert_snapshot!(dir.run(["edit", "/notes/plan.md", "two", "2"]), @"! Made 1 replacement in /notes/plan.md");
+    assert_snapshot!(dir.run(["edit", "/notes/plan.md", "two", "2"]), @r#"
+         1	one
+         2	2
+         3	three
+    ! Made 1 replacement in /notes/plan.md
+    "#);
+    assert_snapshot!(dir.run(["edit", "/notes/plan.md", "  three", "3"]), @r#"
+    ! stead: `/notes/plan.md` doesn't contain the text to replace: it differs in white space at line 3, which is `three`
+    exit 1
+    "#);
+    assert_snapshot!(dir.run(["cat", "/notes/pln.md"]), @r#"
+    ! stead: `/notes/pln.md` does not exist; did you mean `/notes/plan.md`?
+    exit 1
+    "#);
     assert_snapshot!(dir.run(["append", "/notes/plan.md", "four\n"]), @"! Appended to /notes/plan.md");
     assert_snapshot!(dir.run(["cat", "--lines", "2:3", "/notes/plan.md"]), @r#"
     2

@@ -97,9 +97,9 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     +2
     "#);
     assert_snapshot!(coder(&["--json", "diff", "--fork", "draft"]), @r#"
-    {"binary":false,"diff":"@@ -0,0 +1 @@\n+added\n","differs":"added","from":null,"kind":"file","modes":null,"path":"/forks/draft/added.md","sizes":[0,6]}
-    {"binary":false,"diff":null,"differs":"moved","from":"/forks/draft/old.md","kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
-    {"binary":false,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","differs":"changed","from":null,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
+    {"binary":false,"deletions":0,"diff":"@@ -0,0 +1 @@\n+added\n","difference":"added","from":null,"insertions":1,"kind":"file","modes":null,"path":"/forks/draft/added.md","sizes":[0,6]}
+    {"binary":false,"deletions":null,"diff":null,"difference":"moved","from":"/forks/draft/old.md","insertions":null,"kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
+    {"binary":false,"deletions":1,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","difference":"changed","from":null,"insertions":1,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
     "#);
     assert_snapshot!(without_times(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
     assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"
@@ -182,4 +182,36 @@ fn a_refused_fork_says_why() {
     ! stead: you have no fork `draft`; create one with `stead fork`
     exit 1
     "#);
+}
+
+#[test]
+fn a_fork_whose_maker_can_not_read_the_base_any_more_is_withheld_and_listed_as_such() {
+    let dir = two_agents();
+    let run =
+        |agent: &str, args: &[&str]| dir.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+    run("coder", &["write", "/notes/plan.md", "one\n"]);
+    run("coder", &["fork", "/notes", "draft", "--to", "reviewer"]);
+    assert_snapshot!(run("reviewer", &["cat", "/forks/draft/plan.md"]), @"one");
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    dir.file("stead.toml", &config.replacen("scope = \"rw\"", "scope = \"wo\"", 1));
+    assert_snapshot!(run("reviewer", &["cat", "/forks/draft/plan.md"]), @r"
+    ! stead: `/forks/draft/plan.md` is in none of your Workspaces: you have `/all`, `/notes`
+    exit 1
+    ");
+    assert_snapshot!(run("reviewer", &["ls", "/"]), @r"
+    all/
+    notes/
+    ");
+    assert_snapshot!(without_times(&run("reviewer", &["forks"])), @"/forks/draft  of /notes, made TIME by coder; withheld, because coder can't read what it was made from any more");
+    let listed = run("reviewer", &["forks", "--json"]);
+    assert!(listed.contains("\"withheld\":true") && listed.contains("\"fork\":\"draft\""), "{listed}");
+    assert_snapshot!(run("reviewer", &["diff", "--fork", "draft"]), @r"
+    ! stead: you have no fork `draft`; create one with `stead fork`
+    exit 1
+    ");
+    dir.file("stead.toml", &config);
+    assert_snapshot!(run("reviewer", &["cat", "/forks/draft/plan.md"]), @"one");
+    dir.file("stead.toml", &config.replacen("scope = \"rw\"", "scope = \"wo\"", 1));
+    assert_snapshot!(run("reviewer", &["discard", "draft"]), @"! Discarded the fork draft");
+    assert_snapshot!(run("reviewer", &["forks"]), @"");
 }

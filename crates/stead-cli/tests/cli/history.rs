@@ -197,7 +197,7 @@ fn snapshots_have_labels_and_can_be_restored() {
     // A Workspace that can't be shown as it was then is still listed, and a call in it says why.
     assert_eq!(dir.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/\nsite/");
     assert_eq!(dir.run(["--agent", "ann", "grep", "write", "/notes", "--at", "draft"]), "exit 1");
-    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--stat"]), @r"
+    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--name-status"]), @r"
     D /notes/more.md
     M /notes/plan.md
     ");
@@ -211,8 +211,8 @@ fn snapshots_have_labels_and_can_be_restored() {
     ");
     assert_eq!(dir.run(["--agent", "ann", "cat", "/notes/plan.md"]), "1. think");
     assert_snapshot!(without_times_and_ids(&dir.run(["--agent", "ann", "snapshots"])), @"#1 v1 /notes draft");
-    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/notes", "yesterday"]), @r"
-    ! stead: there is no snapshot, version or time `yesterday` in the history
+    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/notes", "soon"]), @r"
+    ! stead: there is no snapshot, version or time `soon` in the history; write a time as 2h, 2 hours ago, 10:30, yesterday, 2026-11-15, 2026-11-15 08:30 or 2026-11-15T08:30:00Z
     exit 1
     ");
     assert_snapshot!(dir.run(["--agent", "ann", "diff", "/notes", "99"]), @r"
@@ -229,7 +229,7 @@ fn a_snapshot_of_everything_is_compared_and_restored_as_a_whole() {
     assert_snapshot!(dir.run(["--agent", "ann", "snapshot", "--label", "all"]), @"Snapshot #1 `all` keeps version 2.");
     dir.run(["--agent", "ann", "append", "/notes/plan.md", "2. write\n"]);
     dir.run(["--agent", "bob", "edit", "/site/index.html", "2", "two"]);
-    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @r"
+    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/", "all", "--name-status"]), @r"
     M /notes/plan.md
     M /site/index.html
     ");
@@ -244,6 +244,35 @@ fn a_snapshot_of_everything_is_compared_and_restored_as_a_whole() {
     left out   /drop: `/drop` is in the Workspace `/drop`, which is WRITE_ONLY: restoring is not allowed there; you may restore in `/site`
     ! Nothing to do: everything is already in that state.
     ! 1 path stays as it was; see the reasons above.
+    ");
+}
+
+#[test]
+fn the_beginning_of_an_id_finds_only_operations_that_the_agent_can_see() {
+    let dir = two_agents();
+    let operation = |agent, path| {
+        let reply = dir.stead(["--agent", agent, "--json", "write", path, "x"]);
+        let reply: Value = serde_json::from_slice(&reply.stdout).unwrap();
+        reply["operation"].as_str().unwrap().to_owned()
+    };
+    let hidden = operation("ann", "/notes/secret");
+    let shared = operation("ann", "/site/a");
+    let own = operation("bob", "/site/b");
+    for command in ["log", "diff"] {
+        let output = dir.run(["--agent", "bob", command, "--operation", &own[..4]]);
+        assert!(output.starts_with("! stead: 2 operations have an id"), "{command}: {output}");
+        assert!(output.contains(&shared) && output.contains(&own) && !output.contains(&hidden), "{output}");
+        let output = dir.run(["--agent", "bob", command, "--operation", &hidden[..35]]);
+        assert!(
+            output.contains("there is no operation") && output.ends_with("exit 1"),
+            "{command}: {output}"
+        );
+    }
+    // Only its own operations can be undone, so the others don't make the id ambiguous.
+    let output = dir.run(["--agent", "bob", "undo", "--operation", &own[..4]]);
+    assert_snapshot!(without_times_and_ids(&output), @r"
+    removed /site/b
+    ! Undid write of
     ");
 }
 
@@ -272,7 +301,7 @@ fn a_quota_error_says_what_is_used_and_what_is_allowed() {
     ");
     let long = "x".repeat(101);
     assert_snapshot!(dir.run(["--agent", "ann", "write", "/notes/a", &long]), @r"
-    ! stead: `/notes/a` was not written: this would use 101 bytes in one file, but only 100 are allowed. Delete something, or ask for a higher quota
+    ! stead: `/notes/a` was not written: this would use 101 bytes in one file, but only 100 are allowed. Split the file, or ask for a higher quota
     exit 1
     ");
     assert_eq!(dir.run(["--agent", "ann", "cat", "/notes/a"]), "x");
@@ -290,7 +319,10 @@ fn a_database_is_backed_up_collected_and_restored() {
     dir.run(["--agent", "ann", "write", "/notes/a", "as it is"]);
     assert_snapshot!(dir.run(["gc", "--older-than", "0s", "--grace", "0s"]), @"Deleted 1 file version; freed 9 B.");
     assert!(dir.run(["restore-backup", "copy.db"]).ends_with("exit 2"));
-    assert!(dir.run(["restore-backup", "no.db", "--yes"]).ends_with("exit 2"));
+    assert_snapshot!(dir.run(["restore-backup", "no.db", "--yes"]), @r"
+    ! stead: the backup `no.db` can't be read: there is no such file or directory
+    exit 1
+    ");
     assert_snapshot!(dir.run(["restore-backup", "copy.db", "--yes"]), @"Restored the backup as version 3.");
     assert_eq!(dir.run(["--agent", "ann", "cat", "/notes/a"]), "as it was");
     // The audit records are not undone.
@@ -364,7 +396,7 @@ fn a_version_that_gc_deleted_is_reported_as_no_longer_kept() {
     }
     assert_eq!(dir.run(["--agent", "ann", "cat", "/notes/b"]), "new");
     assert_snapshot!(dir.run(["--agent", "ann", "restore", "/notes", "now"]), @"! Nothing to do: everything is already in that state.");
-    for label in ["now", "#1", "7", "v7", "2h", "2026-11-15", ""] {
+    for label in ["now", "#1", "7", "v7", "2h", "2026-11-15", "yesterday", "10:30", ""] {
         let output = dir.run(["--agent", "ann", "snapshot", "--label", label]);
         assert!(output.contains("a snapshot's label") && output.ends_with("exit 2"), "{label}: {output}");
     }
@@ -435,7 +467,7 @@ fn a_host_directory_is_read_and_restored_as_of_a_snapshot() {
     assert!(dir.run(["--agent", "ann", "tree", "/site", "--at", "before"]).contains("a.md"));
     dir.run(["--agent", "ann", "export", "/site", "out", "--at", "before"]);
     assert_eq!(std::fs::read_to_string(dir.path("out/docs/a.md")).unwrap(), "one\n");
-    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/site", "before", "--stat"]), @r"
+    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/site", "before", "--name-status"]), @r"
     M /site/docs/a.md
     D /site/index.html
     D /site/link@
@@ -451,7 +483,7 @@ fn a_host_directory_is_read_and_restored_as_of_a_snapshot() {
     -one
     +two
     ");
-    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/site", "after", "now", "--stat"]), @"M /site/docs/a.md");
+    assert_snapshot!(dir.run(["--agent", "ann", "diff", "/site", "after", "now", "--name-status"]), @"M /site/docs/a.md");
     assert_snapshot!(dir.run(["--agent", "ann", "restore", "/site", "before", "/site/index.html"]), @r"
     restored   /site/index.html
     ! Restored with 1 change; `stead undo` undoes the restore.

@@ -129,40 +129,40 @@ fn json_has_stable_fields() {
         masked_output
     };
     assert_snapshot!(masked(&["--json", "write", "/notes/a.txt", "one\n"]), @r#"
-    {"created":true,"operation":"*","path":"/notes/a.txt","tag":"*","version":1}
+    {"created":true,"operation":"*","path":"/notes/a.txt","version":1,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "edit", "/notes/a.txt", "one", "1"]), @r#"
-    {"created":false,"operation":"*","path":"/notes/a.txt","replaced":1,"tag":"*","version":2}
+    {"created":false,"operation":"*","path":"/notes/a.txt","replaced":1,"version":2,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "ls", "/notes"]), @r#"
-    {"cursor":null,"entries":[{"kind":"file","mode":"0644","modified":"*","name":"a.txt","size":2,"tag":"*","workspace":null}],"path":"/notes","total":1}
+    {"cursor":null,"entries":[{"kind":"file","mode":"0644","modified":"*","name":"a.txt","size":2,"version_tag":"*","workspace":null}],"path":"/notes","total":1}
     "#);
     assert_snapshot!(masked(&["--json", "ls", "/"]), @r#"
-    {"cursor":null,"entries":[{"kind":"directory","mode":"0755","modified":null,"name":"notes","size":0,"tag":null,"workspace":"READ_WRITE"},{"kind":"directory","mode":"0755","modified":null,"name":"project","size":0,"tag":null,"workspace":"READ_ONLY"}],"path":"/","total":2}
+    {"cursor":null,"entries":[{"kind":"directory","mode":"0755","modified":null,"name":"notes","size":0,"version_tag":null,"workspace":"READ_WRITE"},{"kind":"directory","mode":"0755","modified":null,"name":"project","size":0,"version_tag":null,"workspace":"READ_ONLY"}],"path":"/","total":2}
     "#);
     assert_snapshot!(masked(&["--json", "stat", "/notes/a.txt"]), @r#"
-    {"created":"*","kind":"file","mime":"text/plain","mode":"0644","modified":"*","path":"/notes/a.txt","scope":"READ_WRITE","size":2,"tag":"*"}
+    {"created":"*","kind":"file","mime":"text/plain","mode":"0644","modified":"*","path":"/notes/a.txt","scope":"READ_WRITE","size":2,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "cat", "/notes/a.txt"]), @r#"
-    {"content":"1\n","encoding":"utf-8","path":"/notes/a.txt","tag":"*"}
+    {"content":"1\n","encoding":"utf-8","path":"/notes/a.txt","size":2,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "cat", "--offset", "1", "/notes/a.txt"]), @r#"
-    {"content":"1\n","count":1,"encoding":"utf-8","first":1,"lines":1,"next":null,"path":"/notes/a.txt","size":2,"tag":"*"}
+    {"content":"1\n","encoding":"utf-8","first_line":1,"lines":1,"next_byte_offset":null,"next_offset":null,"path":"/notes/a.txt","size":2,"total_lines":1,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "grep", "fox"]), @r#"
     {"files":[{"count":1,"lines":[{"match":true,"number":2,"text":"The quick brown fox."}],"path":"/project/README.md"}],"left_out":{"git":false,"ignored":false},"timed_out":false,"truncated":false,"unread":[]}
     "#);
     assert_snapshot!(masked(&["--json", "glob", "*", "/notes"]), @r#"
-    {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"tag":"*"}],"left_out":{"git":false,"ignored":false},"truncated":false,"unread":[]}
+    {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"version_tag":"*"}],"left_out":{"git":false,"ignored":false},"truncated":false,"unread":[]}
     "#);
     assert_snapshot!(masked(&["--json", "cp", "/notes/a.txt", "/notes/b.txt"]), @r#"
-    {"from":"/notes/a.txt","operation":"*","tag":"*","to":"/notes/b.txt","version":3}
+    {"from":"/notes/a.txt","hidden":0,"operation":"*","to":"/notes/b.txt","version":3,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "rm", "/notes/b.txt"]), @r#"
     {"operation":"*","path":"/notes/b.txt","version":4}
     "#);
     assert_snapshot!(masked(&["--json", "import", "src", "/notes/src"]), @r#"
-    {"bytes":13,"directories":0,"files":1,"protected":0,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
+    {"bytes":13,"directories":0,"files":1,"hidden":0,"protected":0,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
     "#);
     assert!(dir.run(["--json", "verify"]).contains(r#""problems":[],"store":"database""#));
     assert_snapshot!(masked(&["--json", "config", "check"]), @r#"
@@ -234,7 +234,7 @@ fn an_argument_cannot_forge_a_line_of_output() {
         "[agents.\"x\\u001b[31m\\ny\"]\n[stores.\"\\u001b\"]\nkind = \"memory\"\npath = 1\n",
     );
     assert_snapshot!(dir.run(["--config", "evil.toml", "config", "check"]), @r#"
-    evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has neither a Workspace nor an Executor; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
+    evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has no Workspace; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
     evil.toml:4:1: `path` isn't a known key of `stores.\u{1b}`; it takes `kind`
     exit 2
     "#);

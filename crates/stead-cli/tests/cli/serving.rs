@@ -59,7 +59,7 @@ impl Launched {
     }
 
     /// Closes the server's input, waits for its end, and returns its stderr.
-    fn stop_and_read_stderr(mut self) -> String {
+    pub(crate) fn stop_and_read_stderr(mut self) -> String {
         drop(self.child.stdin.take());
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
@@ -77,7 +77,10 @@ fn directories_can_be_served_without_any_configuration() {
     command.env("XDG_STATE_HOME", dir.path("state"));
     let mut server = Launched::new(command);
     let map = server.initialize()["result"]["instructions"].as_str().unwrap().to_owned();
-    assert!(map.contains("- /one: READ_ONLY (RO)\n- /two: READ_WRITE (RW)\n"), "{map}");
+    assert!(
+        map.contains("- /one: READ_ONLY (RO). Some names are hidden\n- /two: READ_WRITE (RW). "),
+        "{map}"
+    );
     assert!(!map.contains(dir.path("").to_str().unwrap()), "{map}");
     let read = server.call("read_file", json!({ "path": "/one/a.txt" }));
     assert_eq!(read["content"][0]["text"], "hello\n");
@@ -277,7 +280,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
     let token: Value = serde_json::from_str(&list).unwrap();
     assert_eq!(token["agent"], "coder");
     assert_eq!(token["thread"], "t1");
-    assert!(token["expires"].is_string() && token["lastUsed"].is_null(), "{token}");
+    assert!(token["expires"].is_string() && token["last_used"].is_null(), "{token}");
     assert!(!list.contains(secret.trim_end()));
     assert!(dir.run(["token", "list"]).contains("coder in t1"));
     let id = token["id"].as_str().unwrap();
@@ -341,4 +344,21 @@ fn a_server_prints_its_address_and_ends_on_sigterm() {
     let pid = rustix::process::Pid::from_child(&server.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_says_that_its_configuration_file_is_gone_and_goes_on() {
+    let dir = TestDir::new();
+    let mut server = Launched::new(dir.command(["mcp"]));
+    server.initialize();
+    let mut stderr = BufReader::new(server.child.stderr.take().unwrap()).lines();
+    let saved = std::fs::read(dir.path("stead.toml")).unwrap();
+    std::fs::remove_file(dir.path("stead.toml")).unwrap();
+    let message = stderr.next().unwrap().unwrap();
+    assert!(message.starts_with("stead: the configuration file is gone"), "{message}");
+    assert_eq!(server.call("list_directory", json!({ "path": "/" }))["isError"], false);
+    std::fs::write(dir.path("stead.toml"), saved).unwrap();
+    assert_eq!(stderr.next().unwrap().unwrap(), "stead: the changed configuration is now in use");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
 }

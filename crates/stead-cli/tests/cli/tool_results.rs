@@ -43,8 +43,8 @@ fn answers_are_text_whatever_the_tool_did() {
     assert_eq!(text(&style), "Write small functions.\n");
     let edit = json!({ "path": "/app/readme.md", "old_string": "quick", "new_string": "slow" });
     let edited = server.call("edit_file", edit);
-    let (message, tag) = text(&edited).split_once(" [version_tag ").unwrap();
-    assert_eq!(message, "Made 1 replacement in /app/readme.md.");
+    let (message, tag) = text(&edited).split_once("[version_tag ").unwrap();
+    assert_eq!(message, "Made 1 replacement in /app/readme.md:\n1\t# Hello\n2\tThe slow brown fox.\n");
     let write = |tag: &str| json!({ "path": "/app/readme.md", "content": "none", "if_match": tag });
     assert_eq!(error_code(&server.call("write_file", write("0123456789ab"))), "conflict");
     assert_eq!(server.call("write_file", write(tag.trim_end_matches(']')))["isError"], false);
@@ -57,6 +57,26 @@ fn answers_are_text_whatever_the_tool_did() {
         error_code(&server.call("read_file", json!({ "path": "/app/readme.md", "colour": 1 }))),
         "invalid"
     );
+    server.stop();
+}
+
+#[test]
+fn a_file_of_another_encoding_is_read_and_edited_like_any_other() {
+    let dir = prepared_dir();
+    std::fs::write(dir.path("app/latin.txt"), b"gr\xfcn\r\nrot\r\n").unwrap();
+    let mut server = start_server(&dir, &["mcp", "app:rw"]);
+    let missing = server.call("read_file", json!({ "path": "/app/latn.txt" }));
+    assert_eq!(text(&missing), "`/app/latn.txt` does not exist; did you mean `/app/latin.txt`? [not_found]");
+    let read = server.call("read_file", json!({ "path": "/app/latin.txt", "line_numbers": "true" }));
+    assert!(text(&read).starts_with("1\tgrün\r\n2\trot\r\n[encoding windows-1252; version_tag "), "{read}");
+    let more_edits = json!([{ "old_string": "grün", "new_string": "grau" }]);
+    let edit = json!({
+        "path": "/app/latin.txt", "old_string": "rot", "new_string": "weiß", "more_edits": more_edits,
+    });
+    let edited = server.call("edit_file", edit.clone());
+    assert!(text(&edited).contains(":\n1\tgrau\n2\tweiß\n[version_tag "), "{edited}");
+    assert_eq!(std::fs::read(dir.path("app/latin.txt")).unwrap(), b"grau\r\nwei\xdf\r\n");
+    assert_eq!(error_code(&server.call("edit_file", edit)), "invalid");
     server.stop();
 }
 

@@ -21,8 +21,8 @@ fn the_map_lists_the_workspaces() {
 
     Your files are in these Workspaces. Paths are absolute; a path outside them is denied. The longest prefix decides.
 
-    - /notes: READ_WRITE (RW). notes and drafts
-    - /project: READ_ONLY (RO). the project, to read
+    - /notes: READ_WRITE (RW). notes and drafts. Some names are hidden. Read-only: .git/hooks/**, .git/config and 8 more
+    - /project: READ_ONLY (RO). the project, to read. Some names are hidden
     "##);
     let json: Value = serde_json::from_slice(&dir.stead(["map", "--json"]).stdout).unwrap();
     assert!(json["map"].as_str().unwrap().starts_with("# Filesystem Map\n"));
@@ -100,7 +100,7 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
     let read = json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } });
     let replies = call_all(&dir, &[write, edit, nonsense, read]);
     let texts: Vec<_> = replies.iter().map(|reply| reply["content"][0]["text"].as_str().unwrap()).collect();
-    assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a."]);
+    assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a:\n1\ttwo\n"]);
     assert!(texts[2].contains("unknown field `argument`"), "{}", texts[2]);
     assert_eq!(texts[3], "two");
     // Each call is on record as a call of that tool, in the thread that was named.

@@ -95,13 +95,16 @@ fn watchdog_of(parent: u32) -> rustix::process::Pid {
 #[test]
 fn a_mount_can_run_in_the_background() {
     let dir = TestDir::new();
-    let output = dir.stead(["mount", "--background", "mnt"]);
-    assert!(output.starts_with("Mounted at "), "{output}");
-    let mount_point = dir.path("mnt");
-    assert!(is_mounted(&mount_point));
-    fs::write(mount_point.join("v/f"), "x").unwrap();
-    assert!(Command::new("umount").arg(&mount_point).status().unwrap().success());
-    assert_eq!(dir.stead(["cat", "/v/f"]), "x");
+    // With `-C`, which the process in the background gets too.
+    for args in [&["mount", "--background", "mnt"][..], &["-C", "fixed", "mount", "--background", "../mnt"]] {
+        let output = dir.stead(args.iter().copied());
+        assert!(output.starts_with("Mounted at "), "{output}");
+        let mount_point = dir.path("mnt");
+        assert!(is_mounted(&mount_point));
+        fs::write(mount_point.join("v/f"), "x").unwrap();
+        assert!(Command::new("umount").arg(&mount_point).status().unwrap().success());
+        assert_eq!(dir.stead(["cat", "/v/f"]), "x");
+    }
 }
 
 #[test]
@@ -297,6 +300,24 @@ fn nothing_is_mounted_inside_a_mount() {
         let refused = dir.run(["mount", "--background", mount_point]);
         let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && stderr.contains("is inside a mounted stead"), "{stderr}");
+    }
+    mount.end_cleanly();
+}
+
+#[test]
+fn a_configuration_on_a_mount_is_never_used() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    // An agent can write a file of that name to a Virtual Store.
+    fs::create_dir(mount.path("v/sub")).unwrap();
+    fs::write(mount.path("v/stead.toml"), "[stores.all]\nkind = \"physical\"\npath = \"/\"\n").unwrap();
+    for (directory, file) in [("v", "stead.toml"), ("v/sub", "../stead.toml")] {
+        let mut command = dir.command(["ls"]);
+        command.current_dir(mount.path(directory)).env("HOME", dir.path("")).env_remove("XDG_CONFIG_HOME");
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("`{file}` isn't used, because it is inside a mounted stead");
+        assert!(output.status.code() == Some(2) && stderr.contains(&expected), "{stderr}");
     }
     mount.end_cleanly();
 }

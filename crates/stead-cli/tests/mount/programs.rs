@@ -29,6 +29,39 @@ fn git_clones_commits_and_packs() {
     }
 }
 
+/// By default, files such as `.env` and `*.key` are hidden: a program sees that they are there and can't open them.
+#[test]
+fn git_keeps_hidden_files_that_it_tracks() {
+    let dir = TestDir::new();
+    let source = dir.path("project/host");
+    fs::create_dir(&source).unwrap();
+    let outside = super::common::OnMount { child: ended_process(), mount_point: source.clone() };
+    // Git reads a file again that is as new as its index, whatever the other attributes are.
+    let make = "git init -q -b main . && mkdir tls && echo secret > .env && echo secret > tls/a.key && echo a > a \
+        && touch -d '1 hour ago' .env tls/a.key && git add -A && git commit -qm first";
+    outside.sh("", make);
+    let mount = dir.mount();
+    assert_eq!(mount.sh("p/host", "git status --porcelain"), "");
+    let commit = "echo b >> a && git commit -qam second && git status --porcelain \
+        && git ls-tree -r --name-only HEAD && git diff --stat HEAD~";
+    let expected = ".env\na\ntls/a.key\n a | 1 +\n 1 file changed, 1 insertion(+)\n";
+    assert_eq!(mount.sh("p/host", commit), expected);
+    for workspace in WORKSPACES {
+        // Git checks the files out itself, can't read them again, and doesn't take them for deleted.
+        mount.sh(workspace, &format!("git clone -q {} repo", source.display()));
+        let repository = format!("{workspace}/repo");
+        let commit = "echo c >> a && ! git commit -qam third 2>&1 && git commit -qm third a \
+            && git ls-tree -r --name-only HEAD && rm .env && git checkout -q .env && stat -c %s .env tls/a.key";
+        let answer = mount.sh(&repository, commit);
+        assert!(answer.contains("open(\".env\"): Permission denied"), "{answer}");
+        assert!(answer.ends_with("\n.env\na\ntls/a.key\n7\n7\n"), "{answer}");
+        let refused = mount.shell(&repository, "cat .env");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"), "{refused:?}");
+        let read = dir.run(["cat", &format!("/{repository}/.env")]);
+        assert!(String::from_utf8_lossy(&read.stderr).contains("does not exist"), "{read:?}");
+    }
+}
+
 /// A process that has ended, for tests that need no mount process.
 fn ended_process() -> std::process::Child {
     let mut child = std::process::Command::new("true").stdin(Stdio::null()).spawn().unwrap();

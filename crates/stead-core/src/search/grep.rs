@@ -14,6 +14,7 @@ use grep_searcher::{
 };
 
 use crate::glob::PathGlobs;
+use crate::hide::HiddenNames;
 use crate::monitor::CallMonitor;
 use crate::search::{
     CaseSensitivity, DirectoryRules, GrepOutput, GrepQuery, IgnoreRules, LeftOutReason, Multiline,
@@ -45,6 +46,8 @@ pub struct Grep {
     pub ignore: Option<IgnoreRules>,
     /// Subtrees to skip, as paths relative to the start of the search.
     pub skip: Vec<StorePath>,
+    /// More subtrees to skip: the ones that are hidden.
+    pub hide: Option<HiddenNames>,
     /// When to stop.
     pub deadline: Instant,
     /// The caller's monitor, which may ask the search to stop earlier.
@@ -90,6 +93,7 @@ impl Grep {
             file_types: None,
             ignore: None,
             skip: Vec::new(),
+            hide: None,
             deadline: Instant::now() + query.time_limit,
             monitor: None,
             unreadable: UnreadablePaths::default(),
@@ -109,6 +113,12 @@ impl Grep {
         self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
             && self.file_types.as_ref().is_none_or(|globs| globs.matches_bytes(path))
             && !self.exclude.matches_bytes(path)
+    }
+
+    /// Whether the subtree at `path` is skipped. No directory on the way to it is.
+    pub fn skips(&self, path: &StorePath) -> bool {
+        self.skip.contains(path)
+            || self.hide.as_ref().is_some_and(|hidden| hidden.hides_entry(path.as_bytes()))
     }
 
     /// Whether the entry at `path` is left out by the rules of its directory. If the search would have read or entered

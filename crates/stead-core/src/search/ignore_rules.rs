@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::hide::HiddenNames;
 use crate::search::UnreadablePaths;
 use crate::store::{NodeKind, StoreError, StorePath, StoreResult};
 
@@ -91,6 +92,8 @@ pub struct IgnoreRules {
     named: StorePath,
     /// The paths from the Workspace's root that other Workspaces cover. An ignore file there isn't this Workspace's.
     covered: Vec<StorePath>,
+    /// Names that are hidden from the caller, below the Workspace's root.
+    hide: Option<HiddenNames>,
     unreadable: UnreadablePaths,
     left_out: Arc<LeftOutFlags>,
 }
@@ -243,6 +246,12 @@ impl IgnoreRules {
     fn is_covered(&self, path: &StorePath) -> bool {
         let path = self.start.join(path);
         self.covered.iter().any(|covered| path.is_at_or_below(covered))
+            || self.hide.as_ref().is_some_and(|hidden| hidden.hides(path.as_bytes()))
+    }
+
+    /// Doesn't read ignore files that are hidden. The names are those below the Workspace's root.
+    pub fn hiding(self, hide: Option<HiddenNames>) -> Self {
+        IgnoreRules { hide, ..self }
     }
 
     /// The matcher for an ignore file's content. One that can't be read has no rules.

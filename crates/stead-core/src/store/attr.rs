@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::hide::HiddenNames;
 use crate::name::Name;
 use crate::store::StorePath;
 
@@ -262,11 +263,18 @@ pub struct Page {
     pub after: Option<Name>,
     /// The maximum number of entries.
     pub limit: usize,
+    /// Names that the listing leaves out and doesn't count, as if they didn't exist.
+    pub hide: Option<HiddenNames>,
 }
 
 impl Page {
     /// All entries at once.
-    pub const ALL: Page = Page { after: None, limit: usize::MAX };
+    pub const ALL: Page = Page { after: None, limit: usize::MAX, hide: None };
+
+    /// Whether the listing leaves out this name.
+    pub fn hides(&self, name: &[u8]) -> bool {
+        self.hide.as_ref().is_some_and(|hidden| hidden.hides_entry(name))
+    }
 }
 
 /// One page of a directory's entries.
@@ -274,7 +282,7 @@ impl Page {
 pub struct Listing {
     /// The entries of this page, sorted by name.
     pub entries: Vec<Entry>,
-    /// How many entries the whole directory has.
+    /// How many entries the whole directory has, without those that [`Page::hide`] leaves out.
     pub total: u64,
     /// Whether more entries follow this page.
     pub more: bool,

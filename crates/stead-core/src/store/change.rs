@@ -7,8 +7,10 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
+use crate::hide::HiddenNames;
 use crate::identity::Operation;
 use crate::monitor::CallMonitor;
+use crate::name::escape_name;
 use crate::store::{
     Attr, CompanionRecord, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent,
     ShortTag, Side, StorePath, TagRef, VersionTag,
@@ -332,20 +334,69 @@ pub enum Replace {
 /// Names that a step on a whole subtree must not touch.
 #[derive(Debug, Clone)]
 pub struct ProtectedNames {
-    /// The names, as globs relative to a Workspace's prefix.
+    /// The protected names, as globs relative to a Workspace's prefix.
     pub globs: Arc<PathGlobs>,
     /// The paths that the top of the subtree has or will have, in both forms: relative to the Workspace's prefix, and
     /// in the Store.
     pub roots: Vec<String>,
     /// Whether the subtree leaves those paths (`From`) or arrives at them (`To`).
     pub side: Side,
+    /// The hidden names that the step must not touch.
+    pub hidden: Option<Box<HiddenRule>>,
+}
+
+/// Which hidden names a step on a whole subtree must not touch. Each [`HiddenNames`] is relative to a path that the top of
+/// the subtree has or will have.
+#[derive(Debug, Clone)]
+pub enum HiddenRule {
+    /// Every name that is hidden at one of these paths.
+    Untouched(Vec<HiddenNames>),
+    /// Every name that is hidden before the step and would be visible after it.
+    NotRevealed {
+        /// At the present path.
+        before: HiddenNames,
+        /// At the path after the step.
+        after: HiddenNames,
+    },
+    /// Every name that is hidden at only one of two paths, for an exchange of two subtrees.
+    SameAtBoth([HiddenNames; 2]),
+}
+
+impl HiddenRule {
+    fn covers(&self, relative_path: &[u8]) -> bool {
+        match self {
+            HiddenRule::Untouched(places) => places.iter().any(|hidden| hidden.hides(relative_path)),
+            HiddenRule::NotRevealed { before, after } => {
+                before.hides(relative_path) && !after.hides(relative_path)
+            }
+            HiddenRule::SameAtBoth([one, other]) => one.hides(relative_path) != other.hides(relative_path),
+        }
+    }
 }
 
 impl ProtectedNames {
-    /// Whether the step must not touch the entry at `relative_path`, a path relative to the top of the subtree: a glob
-    /// matches the entry, or the entry isn't a directory and would arrive where only a directory can hold a protected
-    /// name.
-    pub fn covers(&self, relative_path: &[u8], kind: NodeKind) -> bool {
+    /// Whether there are no such names.
+    pub fn is_empty(&self) -> bool {
+        self.globs.is_empty() && self.hidden.is_none()
+    }
+
+    /// Fails if the step must not touch the entry at `relative_path`, a path relative to the top of the subtree.
+    pub fn check(&self, relative_path: &[u8], kind: NodeKind) -> Result<(), crate::StoreError> {
+        if self.hidden.as_ref().is_some_and(|rule| rule.covers(relative_path)) {
+            return Err(crate::StoreError::ContainsHidden);
+        }
+        if self.protects(relative_path, kind) {
+            return Err(crate::StoreError::Protected { path: escape_name(relative_path).to_string() });
+        }
+        Ok(())
+    }
+
+    /// Whether a glob matches the entry, or the entry isn't a directory and would arrive where only a directory can hold
+    /// a protected name.
+    fn protects(&self, relative_path: &[u8], kind: NodeKind) -> bool {
+        if self.globs.is_empty() {
+            return false;
+        }
         let relative_path = String::from_utf8_lossy(relative_path);
         self.roots.iter().any(|root| {
             let path = if root.is_empty() || relative_path.is_empty() {

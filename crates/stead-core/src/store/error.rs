@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::edit::EditMismatch;
 use crate::error::ErrorKind;
 use crate::store::QuotaResource;
 
@@ -42,12 +43,9 @@ pub enum StoreError {
     /// A named pipe, a socket or a device.
     #[error("it is a {0}, which can't be read or written")]
     Special(crate::store::NodeKind),
-    /// The text to replace doesn't occur.
-    #[error("the text to replace doesn't occur in it")]
-    NoMatch,
-    /// The text to replace occurs more than once.
-    #[error("the text to replace occurs {0} times in it")]
-    Ambiguous(usize),
+    /// An edit doesn't fit the file.
+    #[error("{}it {_0}", _0.prefix())]
+    EditMismatch(Box<EditMismatch>),
     /// A directory can't be moved or copied into itself.
     #[error("a directory can't be moved or copied into itself")]
     IntoItself,
@@ -57,6 +55,9 @@ pub enum StoreError {
         /// The protected name, relative to the path of the step, escaped for display.
         path: String,
     },
+    /// The subtree of a step contains a name that [`crate::store::ProtectedNames::hidden`] doesn't let it touch.
+    #[error("it contains hidden names")]
+    ContainsHidden,
     /// A path that [`crate::store::Change::expect_free`] names is taken.
     #[error("`{path}` also exists")]
     NameTaken {
@@ -73,8 +74,9 @@ pub enum StoreError {
     },
     /// The change would exceed a quota.
     #[error(
-        "this would use {wanted} {on}, but only {allowed} are allowed{}. Delete something, or ask for a higher quota",
-        usage_suffix(*used)
+        "this would use {wanted} {on}, but only {allowed} are allowed{}. {}, or ask for a higher quota",
+        usage_suffix(*used),
+        if *on == QuotaResource::FileBytes { "Split the file" } else { "Delete something" }
     )]
     OverQuota {
         /// The resource that would be exceeded.
@@ -149,17 +151,17 @@ impl StoreError {
             StoreError::AlreadyExists | StoreError::NotEmpty => ErrorKind::AlreadyExists,
             StoreError::NotADirectory
             | StoreError::IsADirectory
-            | StoreError::NoMatch
-            | StoreError::Ambiguous(_)
+            | StoreError::EditMismatch(_)
             | StoreError::IntoItself
             | StoreError::InvalidName(_)
             | StoreError::Link(_)
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Protected { .. } | StoreError::NameTaken { .. } | StoreError::HostDenied => {
-                ErrorKind::Denied
-            }
+            StoreError::Protected { .. }
+            | StoreError::ContainsHidden
+            | StoreError::NameTaken { .. }
+            | StoreError::HostDenied => ErrorKind::Denied,
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
                 ErrorKind::Quota

@@ -96,6 +96,8 @@ pub struct Fork {
     pub path: VfsPath,
     /// Globs for what agents may not change in the fork.
     pub protect: Vec<String>,
+    /// Globs for the names that are hidden in the fork, as they were for `created_by`.
+    pub hide: Vec<String>,
     /// Globs for what has no history in the fork.
     pub scratch: Vec<String>,
     /// The limits on what the fork may hold.

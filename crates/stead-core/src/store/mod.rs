@@ -49,8 +49,8 @@ pub use attr::{
 };
 pub use capture::{CaptureScope, CaptureScopes, Captured, Coverage};
 pub use change::{
-    Applied, Change, Content, DisplacedContent, IfMissing, Parents, Precondition, ProtectedNames, PutOptions,
-    Replace, Step, StepOutcome, Subtree, SyncPolicy,
+    Applied, Change, Content, DisplacedContent, HiddenRule, IfMissing, Parents, Precondition, ProtectedNames,
+    PutOptions, Replace, Step, StepOutcome, Subtree, SyncPolicy,
 };
 pub use companion::{
     CompanionRecord, CompanionRecords, CompanionRow, InvalidRecord, RecordKind, RecordQuery, RowAction,
@@ -112,13 +112,13 @@ pub trait Store: Debug + Send + Sync {
     /// The target of a symlink, as it was written.
     fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>>;
 
-    /// The entries of a directory, sorted by the bytes of their names.
+    /// The entries of a directory, sorted by the bytes of their names, without those that the page hides.
     fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing>;
 
     /// Visits everything below a directory, sorted by path, component by component. The directory itself isn't visited.
     ///
-    /// Symlinks are visited and never followed. A directory that can't be read is visited, added to `walk.unreadable`, and
-    /// not descended into. What `walk.ignore` leaves out is neither visited nor descended into.
+    /// What `walk` skips, hides or ignores is neither visited nor descended into. Symlinks are visited and never followed. A
+    /// directory that can't be read is visited, added to `walk.unreadable`, and not descended into.
     fn walk(
         &self,
         at: &NodePath,

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::memory_audit_log::MemoryAuditLog;
 use super::model::{DraftBytes, ModelBody, ModelTree};
 use crate::audit::{AuditLog, AuditRecord};
+use crate::hide::HiddenNames;
 use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{DirectoryRules, FileHits, Grep, IgnoreRules, LeftOutReason, WalkOptions};
@@ -121,13 +122,14 @@ impl Store for ModelStore {
         let tree = &self.state.lock().tree;
         let (_, names) = tree.directory(at)?;
         let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
-        let mut remaining = names.iter().filter(|(name, _)| is_after(name));
+        let shown = || names.iter().filter(|(name, _)| !page.hides(name));
+        let mut remaining = shown().filter(|(name, _)| is_after(name));
         let entry = |(name, &id): (&Vec<u8>, &_)| {
             let name = Name::new(&**name).expect("the tree contains only valid names");
             Entry { name, attr: tree.attr(id) }
         };
         let entries = remaining.by_ref().take(page.limit).map(entry).collect();
-        Ok(Listing { entries, total: names.len() as u64, more: remaining.next().is_some() })
+        Ok(Listing { entries, total: shown().count() as u64, more: remaining.next().is_some() })
     }
 
     fn walk(
@@ -140,7 +142,7 @@ impl Store for ModelStore {
         let (top, _) = tree.directory(at)?;
         let (shown, left_out) = apply_ignore_rules(&tree, tree.descendants(top), walk.ignore.as_ref());
         for (path, kind, reason) in left_out {
-            if path.depth() <= walk.depth && !is_skipped(&path, &walk.skip) {
+            if path.depth() <= walk.depth && !is_skipped(&path, &walk.skip, walk.hide.as_ref()) {
                 walk.note_left_out(&path, kind, reason);
             }
         }
@@ -148,7 +150,10 @@ impl Store for ModelStore {
             if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(StoreError::unavailable("the walk took too long; narrow it"));
             }
-            if path.depth() > walk.depth || is_skipped(&path, &walk.skip) || !walk.matches(&path) {
+            if path.depth() > walk.depth
+                || is_skipped(&path, &walk.skip, walk.hide.as_ref())
+                || !walk.matches(&path)
+            {
                 continue;
             }
             if visit(WalkEntry { path, attr: tree.attr(id) }).is_break() {
@@ -171,11 +176,13 @@ impl Store for ModelStore {
                 let all = tree.descendants(tree.find(at)?);
                 let (mut files, left_out) = apply_ignore_rules(&tree, all, grep.ignore.as_ref());
                 for (path, kind, reason) in left_out {
-                    if !is_skipped(&path, &grep.skip) {
+                    if !is_skipped(&path, &grep.skip, grep.hide.as_ref()) {
                         grep.note_left_out(&path, kind, reason);
                     }
                 }
-                files.retain(|(path, _)| !is_skipped(path, &grep.skip) && grep.matches(path));
+                files.retain(|(path, _)| {
+                    !is_skipped(path, &grep.skip, grep.hide.as_ref()) && grep.matches(path)
+                });
                 files
             }
             Err(error) => return Err(error),
@@ -374,8 +381,9 @@ fn apply_ignore_rules(
     (shown, left_out)
 }
 
-fn is_skipped(path: &StorePath, skip: &[StorePath]) -> bool {
+fn is_skipped(path: &StorePath, skip: &[StorePath], hide: Option<&HiddenNames>) -> bool {
     skip.iter().any(|skipped| path.is_at_or_below(skipped))
+        || hide.is_some_and(|hidden| hidden.hides(path.as_bytes()))
 }
 
 struct ModelContent {

@@ -14,30 +14,7 @@ pub struct Arguments(Map<String, Value>);
 impl Arguments {
     /// Checks arguments as they came in. Unknown, missing or wrongly typed parameters are refused by name.
     pub(super) fn check(tool: &Tool, given: Map<String, Value>) -> Result<Arguments, Failure> {
-        for name in given.keys() {
-            if !tool.input.iter().any(|field| field.name == name) {
-                return Err(unknown_parameter(tool, name));
-            }
-        }
-        let mut arguments = Map::new();
-        for (name, value) in given {
-            let field = tool.input.iter().find(|field| field.name == name).expect("all names were checked");
-            // Some hosts make every parameter required, so a model has to fill in the ones it doesn't want to set.
-            if !field.required && is_empty_value(&value) {
-                continue;
-            }
-            arguments.insert(name, check_value(tool, field, value)?);
-        }
-        let missing = tool.input.iter().find(|field| field.required && !arguments.contains_key(field.name));
-        match missing {
-            None => Ok(Arguments(arguments)),
-            Some(field) => Err(Failure::invalid(format!(
-                "`{}` needs the parameter `{}`: {}",
-                tool.name,
-                field.name,
-                field.field_type.describe()
-            ))),
-        }
+        FieldChecker { tool, fields: tool.input, prefix: "" }.check(given).map(Arguments)
     }
 
     /// A required text.
@@ -59,6 +36,16 @@ impl Arguments {
 
     pub(super) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The objects of a list.
+    pub(super) fn objects(&self, name: &str) -> impl Iterator<Item = &Map<String, Value>> {
+        self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+    }
+
+    /// A value as it was checked.
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
     }
 
     pub(super) fn number(&self, name: &str) -> Option<u64> {
@@ -92,41 +79,137 @@ fn is_empty_value(value: &Value) -> bool {
     }
 }
 
-fn unknown_parameter(tool: &Tool, name: &str) -> Failure {
-    let short_name: String = name.chars().take(64).collect();
-    let known: Vec<_> = tool.input.iter().map(|field| format!("`{}`", field.name)).collect();
-    let accepted = match known.as_slice() {
-        [] => "it takes none".to_owned(),
-        known => format!("it takes {}", known.join(", ")),
-    };
-    Failure::invalid(format!("`{}` has no parameter `{}`; {accepted}", tool.name, escape_text(&short_name)))
+/// Checks an object's values against the fields that it may have.
+struct FieldChecker<'a> {
+    tool: &'a Tool,
+    fields: &'static [Field],
+    /// What is before a field's name in an error, for the fields of an object in a list.
+    prefix: &'a str,
 }
 
-/// The value as the tool reads it, if its type fits the field.
-fn check_value(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
-    let fits = match (&field.field_type, &value) {
-        (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
-        (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
-        (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
-        (FieldType::TextList { max }, Value::Array(texts)) => {
-            (1..=*max).contains(&texts.len()) && texts.iter().all(Value::is_string)
-        }
-        (FieldType::Integer { min, max }, Value::Number(_)) => {
-            // Some models write whole numbers with a decimal point.
-            let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
-            if let Some(number) = number.filter(|number| (*min..=*max).contains(number)) {
-                return Ok(number.into());
+impl FieldChecker<'_> {
+    fn check(&self, given: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+        for name in given.keys() {
+            if !self.fields.iter().any(|field| field.name == name) {
+                return Err(self.unknown_parameter(name));
             }
-            false
         }
-        _ => false,
-    };
-    if fits {
-        return Ok(value);
+        let mut checked = Map::new();
+        for (name, value) in given {
+            let field = self.fields.iter().find(|field| field.name == name).expect("all names were checked");
+            let value = accept_other_form(&field.field_type, value);
+            // Some hosts make every parameter required, so a model has to fill in the ones it doesn't want to set.
+            if !field.required && is_empty_value(&value) {
+                continue;
+            }
+            checked.insert(name, self.check_value(field, value)?);
+        }
+        let missing = self.fields.iter().find(|field| field.required && !checked.contains_key(field.name));
+        match missing {
+            None => Ok(checked),
+            Some(field) => Err(Failure::invalid(format!(
+                "`{}` needs the parameter `{}{}`: {}",
+                self.tool.name,
+                self.prefix,
+                field.name,
+                field.field_type.describe()
+            ))),
+        }
     }
-    let message =
-        format!("`{}` takes {} as its parameter `{}`", tool.name, field.field_type.describe(), field.name);
-    Err(Failure::invalid(format!("{message}, not {}", describe_value(&value))))
+
+    fn unknown_parameter(&self, name: &str) -> Failure {
+        let short_name: String = name.chars().take(64).collect();
+        let known: Vec<_> = self.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+        let accepted = match known.as_slice() {
+            [] => "it takes none".to_owned(),
+            known => format!("it takes {}", known.join(", ")),
+        };
+        Failure::invalid(format!(
+            "`{}` has no parameter `{}{}`; {accepted}",
+            self.tool.name,
+            self.prefix,
+            escape_text(&short_name)
+        ))
+    }
+
+    /// The value as the tool reads it, if its type fits the field.
+    fn check_value(&self, field: &Field, value: Value) -> Result<Value, Failure> {
+        let fits = match (&field.field_type, &value) {
+            (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
+            (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
+            (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
+            (FieldType::TextList { max }, Value::Array(texts)) => {
+                (1..=*max).contains(&texts.len()) && texts.iter().all(Value::is_string)
+            }
+            (FieldType::Integer { min, max }, Value::Number(_)) => {
+                // Some models write whole numbers with a decimal point.
+                let number = value.as_u64().or_else(|| as_whole_number(value.as_f64()?));
+                if let Some(number) = number.filter(|number| (*min..=*max).contains(number)) {
+                    return Ok(number.into());
+                }
+                false
+            }
+            (FieldType::ObjectList(_), Value::Array(objects)) => objects.iter().all(Value::is_object),
+            _ => false,
+        };
+        match (&field.field_type, value) {
+            (FieldType::ObjectList(fields), Value::Array(objects)) if fits => {
+                self.check_objects(field, fields, objects)
+            }
+            (_, value) if fits => Ok(value),
+            (field_type, value) => Err(Failure::invalid(format!(
+                "`{}` takes {} as its parameter `{}{}`, not {}",
+                self.tool.name,
+                field_type.describe(),
+                self.prefix,
+                field.name,
+                describe_value(&value)
+            ))),
+        }
+    }
+
+    fn check_objects(
+        &self,
+        field: &Field,
+        fields: &'static [Field],
+        objects: Vec<Value>,
+    ) -> Result<Value, Failure> {
+        let objects = objects.into_iter().enumerate().map(|(index, object)| match object {
+            Value::Object(object) => {
+                let prefix = format!("{}{}[{index}].", self.prefix, field.name);
+                let checker = FieldChecker { fields, prefix: &prefix, ..*self };
+                checker.check(object).map(Value::Object)
+            }
+            other => unreachable!("{other} isn't an object"),
+        });
+        objects.collect::<Result<Vec<_>, _>>().map(Value::Array)
+    }
+}
+
+/// The value that is meant, where a model or a host has written it in another form: a number, a flag or a list as text,
+/// or one element where a list is expected.
+fn accept_other_form(field_type: &FieldType, value: Value) -> Value {
+    let text = match value {
+        Value::String(text) => text,
+        Value::Object(object) if matches!(field_type, FieldType::ObjectList(_)) => {
+            return Value::Array(vec![object.into()]);
+        }
+        other => return other,
+    };
+    let other_form = match field_type {
+        FieldType::Integer { .. } => text.trim().parse().ok().map(Value::Number),
+        FieldType::Flag => text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool),
+        FieldType::TextList { .. } | FieldType::ObjectList(_) => {
+            let list = serde_json::from_str(&text).ok().filter(Value::is_array);
+            let element = || match field_type {
+                FieldType::TextList { .. } if !text.is_empty() => Some(vec![text.clone()].into()),
+                _ => None,
+            };
+            list.or_else(element)
+        }
+        FieldType::Text | FieldType::Path | FieldType::Tag | FieldType::OneOf(_) => None,
+    };
+    other_form.unwrap_or(Value::String(text))
 }
 
 fn as_whole_number(number: f64) -> Option<u64> {

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod approval_question;
 mod arguments;
 mod files;
 mod history;
@@ -32,11 +33,12 @@ mod schema;
 mod tests;
 mod toolbox;
 
+pub use approval_question::ApprovalQuestion;
 pub use arguments::Arguments;
 pub use history::{CreatedSnapshot, Snapshots};
 pub use reply::{Block, Failure, Note, Reply, ResultFormat, file_uri};
 pub use schema::{Field, FieldType};
-pub use toolbox::{ApprovalAnswer, ApprovalGrant, ApprovalQuestion, ToolChoice, Toolbox};
+pub use toolbox::{ApprovalAnswer, ApprovalGrant, ToolChoice, Toolbox};
 
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
+use crate::path::VfsPath;
 use crate::store::ShortTag;
+use crate::text_encoding::TextEncoding;
 
 /// The result of a call. A failure is a reply too.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -100,8 +102,17 @@ pub enum Note {
     More(String),
     /// The file doesn't end with a newline; the one before this note isn't part of it.
     NoNewline,
+    /// The file's encoding, if it isn't UTF-8.
+    Encoding(TextEncoding),
     /// The file's version tag, which `if_match` takes.
     Tag(ShortTag),
+}
+
+impl Note {
+    /// The note about a file's encoding; `None` for UTF-8.
+    pub(super) fn of_encoding(encoding: TextEncoding) -> Option<Note> {
+        (encoding != TextEncoding::Utf8).then_some(Note::Encoding(encoding))
+    }
 }
 
 impl fmt::Display for Note {
@@ -109,13 +120,14 @@ impl fmt::Display for Note {
         match self {
             Note::More(hint) => write!(f, "more: {hint}"),
             Note::NoNewline => f.write_str("no newline at end"),
+            Note::Encoding(encoding) => write!(f, "encoding {encoding}"),
             Note::Tag(tag) => write!(f, "version_tag {tag}"),
         }
     }
 }
 
 /// The notes in brackets, as a model reads them.
-fn bracketed<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
+pub(super) fn bracketed<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
     format!("[{}]", notes.map(Note::to_string).collect::<Vec<_>>().join("; "))
 }
 
@@ -148,12 +160,16 @@ pub struct Failure {
     /// Whether the call failed before it reached the Vfs, so that no audit record exists yet.
     #[serde(skip)]
     pub(super) unaudited: bool,
+    /// The path that doesn't exist, if the call failed because of that.
+    #[serde(skip)]
+    pub(super) missing_path: Option<VfsPath>,
 }
 
 impl Failure {
     /// A failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), needs_approval: false, unaudited: false }
+        let message = message.into();
+        Failure { kind, message, needs_approval: false, unaudited: false, missing_path: None }
     }
 
     /// The call itself isn't valid. The failure isn't in the audit log yet.
@@ -172,7 +188,8 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let needs_approval = matches!(error, Error::ApprovalRequired { .. });
-        Failure { kind: error.kind(), message: error.to_string(), needs_approval, unaudited: false }
+        let missing_path = error.missing_path().cloned();
+        Failure { needs_approval, missing_path, ..Failure::new(error.kind(), error.to_string()) }
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Field {
     pub field_type: FieldType,
     /// Whether the field is always present.
     pub required: bool,
-    /// The description in the schema.
+    /// The description in the schema; empty if the name says enough.
     pub description: &'static str,
 }
 
@@ -44,7 +44,7 @@ pub enum FieldType {
     Flag,
     /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// A list of objects with these fields. Only in output.
+    /// A list of objects with these fields.
     ObjectList(&'static [Field]),
 }
 
@@ -73,7 +73,10 @@ impl FieldType {
                 let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
                 format!("one of {}", texts.join(", "))
             }
-            FieldType::ObjectList(_) => "a list".to_owned(),
+            FieldType::ObjectList(fields) => {
+                let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+                format!("a list of objects with {}", names.join(", "))
+            }
         }
     }
 
@@ -123,7 +126,9 @@ pub(super) fn object_schema(fields: &[Field]) -> Map<String, Value> {
     let mut properties = Map::new();
     for field in fields {
         let mut schema = field.field_type.schema();
-        schema.insert("description".to_owned(), field.description.into());
+        if !field.description.is_empty() {
+            schema.insert("description".to_owned(), field.description.into());
+        }
         properties.insert(field.name.to_owned(), schema.into());
     }
     let required: Vec<_> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();

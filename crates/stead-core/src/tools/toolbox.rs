@@ -9,12 +9,11 @@ use serde_json::{Map, Value};
 use crate::audit::AuditOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::monitor::CallMonitor;
-use crate::name::escape_text;
-use crate::path::VfsPath;
 use crate::scope::AccessScope;
+use crate::tools::approval_question::describe_change;
 use crate::tools::{
-    Arguments, Failure, FieldType, OfferedWhen, Reply, ResultFormat, Snapshots, TOOLS, Tool, ToolContext,
-    tool,
+    ApprovalQuestion, Arguments, Failure, FieldType, OfferedWhen, Reply, ResultFormat, Snapshots, TOOLS,
+    Tool, ToolContext, tool,
 };
 use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, Vfs};
 use crate::workspace::ApprovalPolicy;
@@ -74,45 +73,16 @@ impl ApprovalGrant {
     pub fn everything() -> Self {
         ApprovalGrant(GrantedItems::Everything)
     }
-}
 
-/// The question for a person before the call can continue. Nothing has happened yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalQuestion {
-    /// The question, in a sentence that names the paths of the call.
-    pub text: String,
-    items: Vec<ApprovalItem>,
-}
-
-/// The tool whose description names the Workspaces. If it isn't offered, the first offered tool does.
-const WORKSPACE_NAMING_TOOL: &str = "list_directory";
-
-/// The most paths that a question names one by one.
-const MAX_NAMED_PATHS: usize = 100;
-
-impl ApprovalQuestion {
-    fn new(tool: &Tool, items: Vec<ApprovalItem>) -> Self {
-        let mut seen = BTreeSet::new();
-        let paths = items.iter().map(|item| &item.path).filter(|path| seen.insert(*path));
-        let paths: Vec<&VfsPath> = paths.collect();
-        // A backtick in a path would look like the end of the path, so it is escaped.
-        let quoted =
-            |path: &VfsPath| format!("`{}`", escape_text(path.as_str()).to_string().replace('`', "\\u{60}"));
-        let named_paths =
-            paths.iter().take(MAX_NAMED_PATHS).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
-        let more = match paths.len().saturating_sub(MAX_NAMED_PATHS) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let text = format!("May the agent use `{}` on {named_paths}{more}?", tool.name);
-        ApprovalQuestion { text, items }
-    }
-
-    /// The person approves.
-    pub fn approve(self) -> ApprovalAnswer {
-        ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(self.items)))
+    /// Approves these paths, with the access to each.
+    pub(super) fn items(items: Vec<ApprovalItem>) -> Self {
+        ApprovalGrant(GrantedItems::Items(items))
     }
 }
+
+/// The tool whose description names the Workspaces; if it isn't offered, the first offered tool does. A caller that can
+/// use it freely is also told which path it perhaps meant.
+const LISTING_TOOL: &str = "list_directory";
 
 impl Toolbox {
     /// The tools for these Workspaces.
@@ -161,7 +131,7 @@ impl Toolbox {
     /// nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
         let naming_tool =
-            self.offered().find(|tool| tool.name == WORKSPACE_NAMING_TOOL).or_else(|| self.offered().next());
+            self.offered().find(|tool| tool.name == LISTING_TOOL).or_else(|| self.offered().next());
         if naming_tool.is_none_or(|naming_tool| naming_tool.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
@@ -216,6 +186,8 @@ impl Toolbox {
             (_, Some(request)) => vfs.with_approval_request(request),
             (_, None) => vfs,
         };
+        // A tool may move its large arguments.
+        let change = request.as_ref().map(|_| describe_change(tool, &arguments)).unwrap_or_default();
         let (snapshots, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
         let result = match tool.offered {
             OfferedWhen::Always => {
@@ -237,7 +209,8 @@ impl Toolbox {
         };
         let failure = match (result, request) {
             (Err(failure), Some(request)) if failure.needs_approval => {
-                let question = ApprovalQuestion::new(tool, request.requested_items());
+                let items = request.requested_items();
+                let question = ApprovalQuestion::new(tool, vfs.identity(), items, &change);
                 let reason = match answer {
                     ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => return Err(question),
                     ApprovalAnswer::Refused => "The person who was asked did not approve.",
@@ -245,12 +218,28 @@ impl Toolbox {
                         "Denied: this needs a person's approval, and your host can't ask one."
                     }
                 };
-                Failure::new(failure.kind, format!("{} {reason}", question.text))
+                Failure::new(failure.kind, format!("{} {reason}", question.sentence))
             }
-            (Err(failure), _) => failure,
+            (Err(failure), _) => self.with_suggestion(failure, &vfs, tool),
             (Ok(reply), _) => return Ok(reply),
         };
         Ok(if failure.unaudited { self.audit_refusal(tool.name, failure) } else { failure.into() })
+    }
+
+    /// The same failure. If a path doesn't exist, it names the one that the caller perhaps meant, as far as the caller
+    /// could find that with the listing tool.
+    fn with_suggestion(&self, failure: Failure, vfs: &Vfs, called: &Tool) -> Failure {
+        let may_list = tool(LISTING_TOOL).is_some_and(|tool| self.offers(tool))
+            && !self.choice.ask.contains(LISTING_TOOL);
+        // The history tools look at another time than the listing tool.
+        let message = match &failure.missing_path {
+            Some(path) if may_list && called.offered == OfferedWhen::Always => vfs.suggestion_message(path),
+            _ => None,
+        };
+        match message {
+            Some(message) => Failure { message, ..failure },
+            None => failure,
+        }
     }
 
     /// Refuses a call whose arguments aren't an object.

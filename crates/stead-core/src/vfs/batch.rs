@@ -114,7 +114,7 @@ impl<'a> Batch<'a> {
                 subtree: Subtree::File,
                 expect: Precondition::Any,
                 if_missing: IfMissing::Ignore,
-                protected: resolved.protected_names(Side::From),
+                protected: resolved.protected_names(Side::From, None),
                 displaced: resolved.displaced_content(),
             })
         })

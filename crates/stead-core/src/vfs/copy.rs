@@ -1,8 +1,8 @@
 //! Copying and moving, within a Workspace and across Workspaces.
 //!
 //! Both ends are authorized before either Store is changed. Within one Store, a copy or move is one step. Across
-//! Stores, a copy is one change of the destination, and a move is a copy, a verification, and then the removal of the
-//! source.
+//! Stores, and where hidden names have to be left out, a copy is one change of the destination with a step for each
+//! entry; a move across Stores is a copy, a verification, and then the removal of the source.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -18,6 +18,7 @@ use crate::store::{
     Usage, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage, ParsedPath};
+use crate::vfs::hiding::{HiddenTops, hidden_stay_untouched};
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::write::same_store;
@@ -43,6 +44,8 @@ pub struct CopyResult {
     pub to: VfsPath,
     /// How many files, directories and symlinks were copied or moved, if known.
     pub entries: Option<u64>,
+    /// How many names a copy left out because they are hidden from the caller, at the source or at the destination.
+    pub hidden: u64,
     /// The version tag of the destination, if it is one file and the caller may read it.
     pub tag: Option<VersionTag>,
     /// The revision that the change made at the destination, if the caller may read it.
@@ -171,10 +174,47 @@ impl<'v> Call<'v> {
         if from.workspace.protect().is_empty() && !to.workspace.protect().is_empty() && is_directory() {
             git_repository::check_no_repository(from).map_err(|cause| from.store_error(cause))?;
         }
+        if kind == TransferKind::Copy
+            && from.is_workspace()
+            && matches!(from.store().stat(&from.node_path), Err(StoreError::NotFound))
+        {
+            return self.copy_synthetic_directory(ends, overwrite);
+        }
         if same_store(from.store(), to.store()) {
+            if kind == TransferKind::Move && from.node_path == to.node_path {
+                return Err(self.same_file_error(ends));
+            }
             self.transfer_within_store(kind, ends, overwrite, tag)
         } else {
-            self.transfer_across_stores(kind, ends, overwrite, tag)
+            self.transfer_entries(kind, ends, overwrite, tag)
+        }
+    }
+
+    /// Copies a Workspace whose Store has nothing at its path yet: it is listed as an empty directory, so the copy is one.
+    fn copy_synthetic_directory(&self, ends: &TransferEnds<'_>, overwrite: Overwrite) -> Result<CopyResult> {
+        let to = ends.to;
+        match to.store().stat(&to.node_path) {
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
+            Ok(_) => return Err(to.store_error(hide_existing(to, overwrite, StoreError::AlreadyExists))),
+        }
+        let step = Step::Mkdir { at: to.node_path.clone(), parents: Parents::Create, mode: None };
+        let applied = self.apply(to.store(), vec![step], ChangeStage::Final);
+        let applied = applied.map_err(|cause| to.store_error(cause.in_step(0, Side::To)))?;
+        Ok(self.copy_result(ends, (Some(1), 0), None, applied.revision))
+    }
+
+    /// The error of a move to its own place, by the same path or by that of another Workspace on the same files. What
+    /// doesn't exist is reported as missing, unless the caller may not know.
+    fn same_file_error(&self, ends: &TransferEnds<'_>) -> Error {
+        let TransferEnds { from, to } = ends;
+        match from.store().stat(&from.node_path) {
+            Err(cause) if from.visibility() == Visibility::Visible => from.store_error(cause),
+            _ => Error::Invalid(format!(
+                "`{}` and `{}` are the same file, so nothing was moved",
+                from.reported_path(),
+                to.reported_path()
+            )),
         }
     }
 
@@ -207,14 +247,17 @@ impl<'v> Call<'v> {
                 replace,
                 parents: Parents::Create,
                 expect,
-                protected: [from.protected_names(Side::From), to.protected_names(Side::To)],
+                protected: [
+                    from.protected_names(Side::From, hidden_stay_untouched([from])),
+                    to.protected_names(Side::To, hidden_stay_untouched([to])),
+                ],
             },
             TransferKind::Copy => Step::Copy {
                 from: from.node_path.clone(),
                 to: to.node_path.clone(),
                 replace,
                 parents: Parents::Create,
-                protected: to.protected_names(Side::To),
+                protected: to.protected_names(Side::To, hidden_stay_untouched([from, to])),
                 displaced: to.displaced_content(),
             },
         };
@@ -228,7 +271,14 @@ impl<'v> Call<'v> {
             steps.push(Step::SetAttr { at: to.node_path.clone(), mode: Some(existing.mode), modified: None });
         }
         self.note_prior_content(to, PriorContent::Replaced);
-        let applied = self.apply(from.store(), steps, ChangeStage::Final).map_err(|cause| {
+        let applied = match self.apply(from.store(), steps, ChangeStage::Final) {
+            // A Store copies a directory whole or not at all, so what isn't hidden is copied entry by entry.
+            Err(StoreError::ContainsHidden) if kind == TransferKind::Copy => {
+                return self.transfer_entries(kind, ends, overwrite, tag);
+            }
+            applied => applied,
+        };
+        let applied = applied.map_err(|cause| {
             let cause = hide_existing(to, overwrite, cause);
             let about_target = matches!(
                 cause,
@@ -250,14 +300,14 @@ impl<'v> Call<'v> {
             }
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
-        Ok(self.copy_result(ends, None, tag, applied.revision))
+        Ok(self.copy_result(ends, (None, 0), tag, applied.revision))
     }
 
     /// The result of a copy or a move, without what the caller may not know.
     fn copy_result(
         &self,
         ends: &TransferEnds<'_>,
-        entries: Option<u64>,
+        (entries, hidden): (Option<u64>, u64),
         tag: Option<VersionTag>,
         revision: Option<RevisionNumber>,
     ) -> CopyResult {
@@ -265,10 +315,11 @@ impl<'v> Call<'v> {
         let (from, to) = (ends.from.reported_path().clone(), ends.to.reported_path().clone());
         let revision = revision.filter(|_| is_visible).map(|number| ends.to.store().revision(number));
         let tag = tag.filter(|_| is_visible);
-        CopyResult { from, to, entries, tag, revision, operation: self.operation() }
+        CopyResult { from, to, entries, hidden, tag, revision, operation: self.operation() }
     }
 
-    fn transfer_across_stores(
+    /// Copies or moves entry by entry, as one change of the destination.
+    fn transfer_entries(
         &self,
         kind: TransferKind,
         ends: &TransferEnds<'_>,
@@ -280,8 +331,15 @@ impl<'v> Call<'v> {
         if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.store_error(StoreError::Conflict));
         }
-        let mut plan =
-            TransferPlan { call: self, from, to, steps: Vec::new(), entries: Vec::new(), bytes: 0 };
+        let mut plan = TransferPlan {
+            call: self,
+            from,
+            to,
+            steps: Vec::new(),
+            entries: Vec::new(),
+            hidden: 0,
+            bytes: 0,
+        };
         match to.store().stat(&to.node_path) {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.store_error(cause.in_step(0, Side::To))),
@@ -299,12 +357,12 @@ impl<'v> Call<'v> {
             Ok(_) => {}
         }
         if attr.kind == NodeKind::Directory {
-            plan.add_directory(&attr)?;
+            plan.add_directory(kind, &attr)?;
         } else {
             to.check_not_protected_ancestor()?;
             plan.add_entry(&StorePath::empty(), &attr, overwrite)?;
         }
-        let TransferPlan { steps, entries: transferred, bytes, .. } = plan;
+        let TransferPlan { steps, entries: transferred, hidden, bytes, .. } = plan;
         self.set_bytes(bytes);
         let stage = if kind == TransferKind::Copy { ChangeStage::Final } else { ChangeStage::Intermediate };
         self.note_prior_content(to, PriorContent::Replaced);
@@ -346,7 +404,7 @@ impl<'v> Call<'v> {
             .filter(|_| entries == 1)
             .and_then(|outcome| outcome.attr)
             .map(|attr| attr.tag);
-        Ok(self.copy_result(ends, Some(entries), tag, applied.revision))
+        Ok(self.copy_result(ends, (Some(entries), hidden), tag, applied.revision))
     }
 
     /// Checks that every copied file has the same content at the destination.
@@ -385,11 +443,10 @@ impl<'v> Call<'v> {
             Step::Remove { at, subtree, expect, if_missing, protected: None, displaced }
         };
         if attr.kind == NodeKind::Directory
-            && let Some(protected) = from.protected_names(Side::From)
-            && let Some(found) =
-                transferred.iter().find(|entry| protected.covers(entry.path.as_bytes(), entry.kind))
+            && let Some(protected) = from.protected_names(Side::From, None)
         {
-            return Err(from.store_error(StoreError::Protected { path: found.path.to_string() }));
+            let check = |entry: &TransferredEntry| protected.check(entry.path.as_bytes(), entry.kind);
+            transferred.iter().try_for_each(check).map_err(|cause| from.store_error(cause))?;
         }
         // Deepest first: `transferred` lists a directory before its entries.
         let steps = transferred.iter().rev().map(remove).collect();
@@ -442,6 +499,8 @@ struct TransferPlan<'a> {
     to: &'a ResolvedPath<'a>,
     steps: Vec<Step>,
     entries: Vec<TransferredEntry>,
+    /// How many hidden names are left out.
+    hidden: u64,
     /// The bytes of all copied files.
     bytes: u64,
 }
@@ -484,7 +543,7 @@ impl TransferPlan<'_> {
         });
     }
 
-    fn add_directory(&mut self, attr: &Attr) -> Result<()> {
+    fn add_directory(&mut self, kind: TransferKind, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
         let walk = WalkOptions { report_hidden: true, ..WalkOptions::default() };
         let walked = self.from.store().walk(&self.from.node_path, &walk, &mut |entry| {
@@ -500,6 +559,13 @@ impl TransferPlan<'_> {
         // A partial tree is not a copy.
         if let Some((_, cause)) = walk.unreadable.take().into_iter().next() {
             return Err(self.from.store_error(cause));
+        }
+        let mut hidden =
+            HiddenTops::new([self.from, self.to].into_iter().filter_map(ResolvedPath::hidden_names));
+        found.retain(|entry| !hidden.covers(&entry.path));
+        self.hidden = hidden.count;
+        if kind == TransferKind::Move && self.hidden > 0 {
+            return Err(self.from.store_error(StoreError::ContainsHidden));
         }
         let at = self.to.node_path.clone();
         if let Some((parent, _)) = at.path.parent_and_name()
@@ -529,10 +595,9 @@ impl TransferPlan<'_> {
         let at = NodePath::from_root(self.to.node_path.path.join(relative_path));
         let source =
             NodePath { base: self.from.node_path.base, path: self.from.node_path.path.join(relative_path) };
-        if let Some(protected) = self.to.protected_names(Side::To)
-            && protected.covers(relative_path.as_bytes(), attr.kind)
-        {
-            return Err(self.to.store_error(StoreError::Protected { path: relative_path.to_string() }));
+        if let Some(protected) = self.to.protected_names(Side::To, None) {
+            let checked = protected.check(relative_path.as_bytes(), attr.kind);
+            checked.map_err(|cause| self.to.store_error(cause))?;
         }
         let failed = |cause| self.from.store_error(cause);
         let parents = Parents::Create;

@@ -57,6 +57,7 @@ impl Call<'_> {
             base_prefix: prefix.clone(),
             path: path.unwrap_or_else(VfsPath::root),
             protect: workspace.protect().patterns().to_vec(),
+            hide: workspace.hide().patterns().to_vec(),
             scratch: workspace.scratch().patterns().to_vec(),
             quota: workspace.quota(),
             approval_policy: workspace.approval_policy(),

@@ -75,7 +75,9 @@ impl GitName {
 /// protects nothing into one that does.
 pub(super) fn check_no_repository(from: &ResolvedPath<'_>) -> StoreResult<()> {
     let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
-    from.store().walk(&from.node_path, &WalkOptions::default(), &mut |found| {
+    // What is hidden is neither copied nor moved.
+    let walk = WalkOptions { hide: from.hidden_names(), ..WalkOptions::default() };
+    from.store().walk(&from.node_path, &walk, &mut |found| {
         if let Some((directory, name)) = found.path.parent_and_name()
             && let Some(name) = known_git_name(name)
         {

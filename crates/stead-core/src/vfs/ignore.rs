@@ -1,5 +1,6 @@
 //! The ignore rules with which a walk or a search starts.
 
+use crate::hide::HiddenNames;
 use crate::name::Name;
 use crate::search::{DirectoryRules, IgnoreFiles, IgnoreRules, MAX_IGNORE_FILE};
 use crate::store::StorePath;
@@ -26,7 +27,8 @@ impl Call<'_> {
         let nested = self.shared().router.nested(prefix);
         let covered = nested.filter_map(|nested| store_path_below(nested.prefix(), prefix)).collect();
         let start = StorePath::from_checked(root.relative_path());
-        let rules = IgnoreRules::new(covered).naming(start.clone());
+        let hide = HiddenNames::below(root.workspace.hide(), "");
+        let rules = IgnoreRules::new(covered).hiding(hide).naming(start.clone());
         let mut above = DirectoryRules::default();
         let mut directory = StorePath::empty();
         for name in start.components() {

@@ -245,13 +245,24 @@ impl<'v> Call<'v> {
         resolved.is_workspace() || self.shared().router.nested(&resolved.path).next().is_some()
     }
 
-    fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
+    /// Whether the directory that contains a path is only synthetic: it is listed, but its Store has nothing there yet.
+    pub(super) fn is_in_synthetic_directory(&self, resolved: &ResolvedPath<'_>) -> bool {
+        let (workspace, parent) = (resolved.workspace, resolved.path.parent());
+        let Some(parent) = parent.filter(|_| !resolved.is_workspace()) else { return false };
+        let relative_path = parent.strip_prefix(workspace.prefix()).unwrap_or_default();
+        let is_listed = relative_path.is_empty() || self.shared().router.nested(&parent).next().is_some();
+        let stat = || resolved.store().stat(&workspace.mount().node_path(relative_path));
+        is_listed && matches!(stat(), Err(StoreError::NotFound))
+    }
+
+    pub(super) fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(decode_cursor).transpose()?;
-        let store_page = Page { after: after.clone(), limit: page.limit.max(1) };
+        let limit = page.limit.max(1);
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
         let ((listing, synthetic), path) = self.resolve_any_and_call(
             path,
             |resolved| {
+                let store_page = Page { after: after.clone(), limit, hide: resolved.hidden_names() };
                 let listing = match resolved.store().list(&resolved.node_path, &store_page) {
                     Err(StoreError::NotFound) if self.is_synthetic_directory(resolved) => empty.clone(),
                     answer => answer?,
@@ -265,7 +276,7 @@ impl<'v> Call<'v> {
                 (empty.clone(), synthetic)
             },
         )?;
-        Ok(merge_page(path, listing, synthetic, after.as_ref(), store_page.limit))
+        Ok(merge_page(path, listing, synthetic, after.as_ref(), limit))
     }
 
     /// The names in a directory that are nested Workspaces, or lead to one.
@@ -279,9 +290,14 @@ impl<'v> Call<'v> {
             Some(resolved) => names.iter().map(|name| resolved.node_path.join(name.as_bytes())).collect(),
             None => Vec::new(),
         };
-        let mut exists = match resolved {
+        // Whether the Store's listing has the name.
+        let mut exists: Vec<bool> = match resolved {
             Some(resolved) if !node_paths.is_empty() => {
-                resolved.store().stat_many(&node_paths).into_iter().map(|attr| attr.is_ok()).collect()
+                let hidden = resolved.hidden_names();
+                let is_listed =
+                    |name: &str| !hidden.as_ref().is_some_and(|hidden| hidden.hides_entry(name.as_bytes()));
+                let attrs = resolved.store().stat_many(&node_paths);
+                names.iter().zip(attrs).map(|(name, attr)| attr.is_ok() && is_listed(name)).collect()
             }
             _ => vec![false; names.len()],
         };
@@ -341,6 +357,7 @@ impl<'v> Call<'v> {
             let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
+                hide: region.root.hidden_names(),
                 include,
                 ignore: self.ignore_rules(region, query.ignore_files, named, &mut unreadable),
                 deadline: Some(deadline),
@@ -515,7 +532,7 @@ fn merge_page(
 }
 
 /// Encodes a page's last name as a cursor: in hexadecimal, since a name may be any bytes.
-fn encode_cursor(name: &Name) -> String {
+pub(super) fn encode_cursor(name: &Name) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

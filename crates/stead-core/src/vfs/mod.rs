@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod append;
 mod approval;
 mod as_of;
 mod batch;
@@ -28,10 +29,12 @@ mod copy;
 mod cut_off;
 mod draft_edits;
 mod draft_reservations;
+mod edit;
 mod feed_echoes;
 mod follow;
 mod fork;
 mod git_repository;
+mod hiding;
 mod history;
 mod ignore;
 mod list;
@@ -46,17 +49,20 @@ mod redirect;
 mod resolve;
 mod search;
 mod single_record;
+mod suggest;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{Continuation, LineRange};
+pub use append::AppendedText;
 pub use approval::ApprovalItem;
 pub(crate) use approval::{ApprovalRefusal, ApprovalRequest};
 pub use as_of::PointInTime;
 pub use batch::Batch;
 pub use copy::{CopyResult, Overwrite};
+pub use edit::{EditResult, Replacement};
 pub use follow::{FileWaker, FollowedFile};
 pub use history::{
     BlameLine, DiffOptions, Difference, DifferenceKind, IncompleteUndo, LogAction, LogChange, LogEntry,
@@ -64,12 +70,12 @@ pub use history::{
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
-pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
+pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRangeRead, TextRead, media_type};
 pub use redirect::{RedirectKind, Redirects};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
-pub use write::{EditResult, RemoveOptions, RemoveResult, WriteOptions, WriteResult};
+pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -84,6 +90,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
 use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
+use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
 
@@ -129,6 +136,8 @@ pub struct Vfs {
     single_record: Option<Arc<SingleRecord>>,
     /// Facts that every audit record gets.
     facts: AuditFacts,
+    /// What hidden names are for calls through this `Vfs`.
+    hidden_files: HiddenFiles,
 }
 
 #[derive(Debug)]
@@ -234,6 +243,7 @@ impl VfsBuilder {
             compound: None,
             single_record: None,
             facts: AuditFacts::default(),
+            hidden_files: HiddenFiles::default(),
         })
     }
 }

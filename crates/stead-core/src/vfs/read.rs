@@ -8,6 +8,7 @@ use crate::lines::{Continuation, LineRange, read_lines};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, NodeKind, OpenContent, OpenPurpose, StoreError, StoreResult, VersionTag};
+use crate::text_encoding::{EncodingGuess, HEAD_SIZE, TextEncoding};
 use crate::vfs::call::{Call, OpenAudit, OpenRecording};
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
@@ -65,14 +66,34 @@ pub struct ByteRange {
 pub struct TextRead {
     /// The path, with symlinks resolved.
     pub path: VfsPath,
-    /// The lines, with their endings.
+    /// The lines, with their endings. A UTF-16 byte order mark is left out.
     pub text: String,
+    /// The encoding that the file has them in.
+    pub encoding: TextEncoding,
     /// The first line's number, from 1.
     pub first: u64,
     /// The number of lines.
     pub count: u64,
     /// Whether there is more after them, and where it begins.
     pub continuation: Continuation,
+    /// The file's size in bytes.
+    pub size: u64,
+    /// The version tag of the state that was read.
+    pub tag: VersionTag,
+}
+
+/// The text in a range of bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TextRangeRead {
+    /// The path, with symlinks resolved.
+    pub path: VfsPath,
+    /// The text. A UTF-16 byte order mark is left out.
+    pub text: String,
+    /// The encoding that the file has it in.
+    pub encoding: TextEncoding,
+    /// The offset of the first byte after the text.
+    pub end: u64,
     /// The file's size in bytes.
     pub size: u64,
     /// The version tag of the state that was read.
@@ -173,6 +194,11 @@ impl Vfs {
         self.call("read_lines", [path.into_path()], |call, [path]| call.read_lines(path, range))
     }
 
+    /// Reads the text in a range of bytes of a file, without a character that the end of the range would cut.
+    pub fn read_text_range(&self, path: impl IntoPath, range: ByteRange) -> Result<TextRangeRead> {
+        self.call("read_range", [path.into_path()], |call, [path]| call.read_text_range(path, range))
+    }
+
     /// The target of a symlink, as it was written.
     pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
         self.call("read_link", [path.into_path()], |call, [path]| {
@@ -253,16 +279,14 @@ impl Call<'_> {
         {
             return Err(Error::LineOutOfRange { path: resolved.path, lines: total, offset: first });
         }
-        let binary = |path| Error::Binary { path };
-        let text = String::from_utf8(lines.bytes).map_err(|_| binary(resolved.path.clone()))?;
-        if text.contains('\0') {
-            return Err(binary(resolved.path));
-        }
+        let decoded = lines.encoding.decode(lines.bytes).filter(|(text, _)| !text.contains('\0'));
+        let Some((text, encoding)) = decoded else { return Err(Error::Binary { path: resolved.path }) };
         self.set_bytes(text.len() as u64);
         self.shared().read_set.record(&resolved.path, attr.tag);
         Ok(TextRead {
             path: resolved.path,
             text,
+            encoding,
             first,
             count: lines.count,
             continuation: lines.continuation,
@@ -270,6 +294,45 @@ impl Call<'_> {
             tag: attr.tag,
         })
     }
+
+    fn read_text_range(&self, path: &VfsPath, range: ByteRange) -> Result<TextRangeRead> {
+        let limit = self.shared().limits.max_read_size;
+        let ((guess, start, mut bytes, attr), resolved) =
+            self.resolve_and_call(path, Access::Read, |resolved| -> StoreResult<_> {
+                let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;
+                let mut head = vec![0; HEAD_SIZE];
+                let head_length = content.read_at(0, &mut head)?;
+                let guess = EncodingGuess::from_head(&head[..head_length]);
+                let (attr, unit_size) = (content.attr(), guess.encoding.unit_size() as u64);
+                let start = range.offset / unit_size * unit_size;
+                let length = range.length.max(unit_size).min(attr.size.saturating_sub(start));
+                if length > limit {
+                    return Err(StoreError::TooLarge { size: length, limit });
+                }
+                let mut bytes = vec![0; usize::try_from(length).expect("the limit fits into memory")];
+                let count = content.read_at(start, &mut bytes)?;
+                bytes.truncate(count);
+                Ok((guess, start, bytes, attr))
+            })?;
+        if start + (bytes.len() as u64) < attr.size {
+            let complete_length = guess.encoding.len_without_partial_char(&bytes);
+            bytes.truncate(if complete_length > 0 { complete_length } else { bytes.len() });
+        }
+        let end = start + bytes.len() as u64;
+        let is_misplaced = guess.encoding == TextEncoding::Utf8 && starts_inside_utf_8_character(&bytes);
+        let decoded = if is_misplaced { None } else { guess.decode(bytes) };
+        let Some((text, encoding)) = decoded else { return Err(Error::Binary { path: resolved.path }) };
+        self.set_bytes(text.len() as u64);
+        self.shared().read_set.record(&resolved.path, attr.tag);
+        Ok(TextRangeRead { path: resolved.path, text, encoding, end, size: attr.size, tag: attr.tag })
+    }
+}
+
+/// Whether the bytes are UTF-8, but for the end of a character at their start.
+fn starts_inside_utf_8_character(bytes: &[u8]) -> bool {
+    let is_continuation = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let rest_length = bytes.iter().take(3).take_while(is_continuation).count();
+    rest_length > 0 && std::str::from_utf8(&bytes[rest_length..]).is_ok()
 }
 
 /// The media type that a file's name suggests.

@@ -99,6 +99,7 @@ impl HiddenRedirect {
             | Error::TooManySymlinks { .. }
             | Error::ScopeDenied { .. }
             | Error::Protected { .. }
+            | Error::HiddenName { .. }
             | Error::GitRepository { .. }
             | Error::BehindBarrier { .. }
             | Error::ContainsWorkspace { .. }
@@ -159,6 +160,13 @@ impl RedirectResolver {
             (Ok(resolved), _) => Ok(ResolvedPath { hidden: self.hidden.clone(), ..resolved }),
             // The target is not disclosed: it may be a path of the host.
             (Err(Error::OutsideWorkspaces { .. }), Some(kind)) => Err(self.outside(kind)),
+            // Nor is it if it has a hidden name.
+            (Err(Error::HiddenName { workspace, .. }), Some(_)) => {
+                Err(self.mask(Error::HiddenName { path: self.requested.clone(), workspace }))
+            }
+            (Err(Error::Store { visibility, cause: cause @ StoreError::NotFound, .. }), Some(_)) => {
+                Err(Error::Store { path: self.requested.clone(), visibility, cause })
+            }
             (Err(error), _) => Err(self.mask(error)),
         }
     }

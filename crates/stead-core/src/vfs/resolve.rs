@@ -145,7 +145,7 @@ impl<'v> Call<'v> {
     /// a repository.
     pub(super) fn route_and_authorize(&self, path: &VfsPath, access: Access) -> Result<Authorized<'v>> {
         let router = &self.shared().router;
-        let Some(Route { workspace, relative_path }) = router.route(path) else {
+        let Some(route @ Route { workspace, relative_path }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
                 // The Workspaces below are authorized on their own, but a tool that asks for every path asks for this
                 // one, too.
@@ -179,6 +179,7 @@ impl<'v> Call<'v> {
         if let Some(barrier) = workspace.barrier() {
             return Err(behind_barrier(barrier));
         }
+        self.check_not_hidden(path, route, access)?;
         let resolved = ResolvedPath {
             workspace,
             path: path.clone(),

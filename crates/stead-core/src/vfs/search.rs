@@ -117,6 +117,7 @@ impl Call<'_> {
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
+            grep.hide = region.root.hidden_names();
             grep.ignore = self.ignore_rules(&region, query.ignore_files, String::new(), &mut unreadable);
             grep.unreadable = UnreadablePaths::default();
             grep.monitor.clone_from(&self.vfs.monitor);

@@ -4,17 +4,17 @@ use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::edit::{Edit, Occurrences};
 use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Content, DisplacedContent, DraftBase, IfMissing, Parents, Precondition, ProtectedNames, PutOptions,
-    RevisionId, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree, SyncPolicy, TagRef,
-    VersionTag,
+    Content, DisplacedContent, DraftBase, HiddenRule, IfMissing, Parents, Precondition, ProtectedNames,
+    PutOptions, RevisionId, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree, SyncPolicy,
+    TagRef, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::hiding::hidden_stay_untouched;
 use crate::vfs::own_files::{PriorContent, not_own_file};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
@@ -95,16 +95,6 @@ pub struct WriteResult {
     pub operation: OperationId,
 }
 
-/// What an edit did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EditResult {
-    /// The result of the change to the file.
-    pub written: WriteResult,
-    /// How many replacements it made.
-    pub replaced: usize,
-}
-
 /// How something is removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoveOptions {
@@ -140,14 +130,12 @@ impl ResolvedPath<'_> {
         }
     }
 
-    pub(super) fn protected_names(&self, side: Side) -> Option<ProtectedNames> {
-        let globs = self.workspace.protect();
-        if globs.is_empty() {
-            return None;
-        }
-        let mut roots = vec![self.relative_path().to_owned()];
+    /// The names that a step on a whole subtree here must not touch.
+    pub(super) fn protected_names(&self, side: Side, hidden: Option<HiddenRule>) -> Option<ProtectedNames> {
+        let globs = Arc::clone(self.workspace.protect());
+        let (mut roots, hidden) = (vec![self.relative_path().to_owned()], hidden.map(Box::new));
         roots.extend(self.path_in_store().map(str::to_owned));
-        Some(ProtectedNames { globs: Arc::clone(globs), roots, side })
+        Some(ProtectedNames { globs, roots, side, hidden }).filter(|protected| !protected.is_empty())
     }
 
     /// Refuses a file or a symlink at a directory that leads to something protected: it would take the place of what is
@@ -207,80 +195,15 @@ impl Vfs {
         })
     }
 
-    /// Appends to a file. Creates it if it is missing.
-    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
-        self.append_with(path, content, &WriteOptions::new())
-    }
-
-    /// Appends to a file, with options.
-    pub fn append_with(
-        &self,
-        path: impl IntoPath,
-        content: impl Into<Vec<u8>>,
-        options: &WriteOptions,
-    ) -> Result<WriteResult> {
-        self.call("append", [path.into_path()], |call, [path]| {
-            let bytes = content.into();
-            call.set_bytes(bytes.len() as u64);
-            let (written, _) =
-                call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
-                    resolved.check_not_protected_ancestor()?;
-                    call.check_size(bytes.len() as u64)?;
-                    let limit = call.shared().limits.max_file_size;
-                    let put_options = PutOptions {
-                        max_size: (limit < u64::MAX).then_some(limit),
-                        ..options.put_options(resolved)
-                    };
-                    let step = Step::Append {
-                        at: resolved.node_path.clone(),
-                        content: Content::Bytes(bytes.clone()),
-                        options: put_options,
-                    };
-                    call.check_own_precondition(resolved, options.expect)?;
-                    call.note_prior_content(resolved, PriorContent::MayRemain);
-                    let applied = call.apply_step(resolved, step);
-                    let (outcome, written) =
-                        applied.map_err(|cause| precondition_error(resolved, options.expect, cause))?;
-                    call.advance_read_set(resolved, &outcome);
-                    Ok(written)
-                })?;
-            Ok(written)
-        })
-    }
-
-    /// Replaces a text inside a file.
-    pub fn edit(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-    ) -> Result<EditResult> {
-        self.edit_with(path, old, new, occurrences, None)
-    }
-
-    /// Replaces a text inside a file. With `if_match`, only if the file has that version tag.
-    pub fn edit_with(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-        if_match: Option<TagRef>,
-    ) -> Result<EditResult> {
-        self.call("edit", [path.into_path()], |call, [path]| {
-            let edit = Edit::new(old, new, occurrences)?;
-            call.edit(path, &edit, if_match)
-        })
-    }
-
     /// Makes a directory. `parents` says whether missing parents are made, too.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
             let result = call.resolve_and_call(path, Access::Write, |resolved| {
-                // An error about a missing parent would disclose what is there.
-                let parents =
-                    if resolved.visibility() == Visibility::Hidden { Parents::Create } else { parents };
+                // An error about a missing parent would disclose what is there, and one about a synthetic directory would
+                // contradict its listing.
+                let creates_parents =
+                    resolved.visibility() == Visibility::Hidden || call.is_in_synthetic_directory(resolved);
+                let parents = if creates_parents { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: resolved.node_path.clone(), parents, mode: None };
                 call.apply_step(resolved, step).map(|(_, written)| written)
             });
@@ -430,40 +353,7 @@ impl Call<'_> {
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<EditResult> {
-        let (edited, _) =
-            self.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
-                let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
-                self.check_own_precondition(resolved, expect)?;
-                if resolved.visibility() == Visibility::Hidden {
-                    expect = Precondition::Tag(self.check_own_file(resolved)?);
-                    self.note_prior_content(resolved, PriorContent::Replaced);
-                }
-                let VfsShared { limits, quota, .. } = self.shared();
-                let edit = edit
-                    .clone()
-                    .with_max_size(limits.max_file_size)
-                    .with_quota(*quota)
-                    .with_quota(resolved.workspace.quota());
-                // If nothing is there, or it isn't a file, the Store refuses the edit.
-                let size = resolved.store().stat(&resolved.node_path).map_or(0, |attr| attr.size);
-                let _memory = self.reserve(edit.memory_needed(size))?;
-                let step = Step::Edit {
-                    at: resolved.node_path.clone(),
-                    edit,
-                    expect,
-                    displaced: resolved.displaced_content(),
-                };
-                let applied = self.apply_step(resolved, step);
-                let (outcome, written) =
-                    applied.map_err(|cause| precondition_error(resolved, expect, cause))?;
-                self.advance_read_set(resolved, &outcome);
-                Ok(EditResult { written, replaced: outcome.replaced })
-            })?;
-        Ok(edited)
-    }
-
-    fn advance_read_set(&self, resolved: &ResolvedPath<'_>, outcome: &StepOutcome) {
+    pub(super) fn advance_read_set(&self, resolved: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
             self.shared().read_set.advance(&resolved.path, outcome.before, attr.tag);
         }
@@ -480,7 +370,7 @@ impl Call<'_> {
                     subtree,
                     expect,
                     if_missing: if options.force { IfMissing::Ignore } else { IfMissing::Fail },
-                    protected: resolved.protected_names(Side::From),
+                    protected: resolved.protected_names(Side::From, hidden_stay_untouched([resolved])),
                     displaced: resolved.displaced_content(),
                 };
                 Ok(self
@@ -566,7 +456,7 @@ pub(super) fn write_result(
 
 /// The error of a change with a version tag precondition. Where the caller may not read, a mismatch now means that
 /// another writer has changed or removed the file since its tag was checked, so it is no longer the caller's own.
-fn precondition_error(
+pub(super) fn precondition_error(
     resolved: &ResolvedPath<'_>,
     expect: Precondition,
     cause: StoreError,

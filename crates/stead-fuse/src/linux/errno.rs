@@ -18,6 +18,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::ApprovalRequired { .. }
         | Error::BehindBarrier { .. }
         | Error::NotOwnFile { .. }
+        | Error::HiddenName { .. }
         | Error::RedirectOutside { .. }
         | Error::SyntheticDirectory { .. } => Errno::EACCES,
         Error::TooManySymlinks { .. } => Errno::ELOOP,
@@ -66,13 +67,12 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         StoreError::TooLarge { .. } => Errno::EFBIG,
         StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => Errno::EDQUOT,
         StoreError::NoSpace => Errno::ENOSPC,
-        StoreError::HostDenied => Errno::EACCES,
+        StoreError::HostDenied | StoreError::ContainsHidden => Errno::EACCES,
         StoreError::Unsupported(_) => Errno::EOPNOTSUPP,
         StoreError::IntoItself
         | StoreError::InvalidName(_)
         | StoreError::Invalid(_)
-        | StoreError::NoMatch
-        | StoreError::Ambiguous(_) => Errno::EINVAL,
+        | StoreError::EditMismatch(_) => Errno::EINVAL,
         StoreError::Stopped(_) => Errno::EINTR,
         StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
     }

@@ -11,6 +11,7 @@
 //! host_programs  host programs that a symlink may lead to
 //! feed_follower  invalidates the kernel's caches after changes by others
 //! mount_table    what is mounted where
+//! session_end    waiting until a mount has ended
 //! mount          mounting, unmounting, and removing the mount of a killed process
 //! attributes     attributes as the kernel has them
 //! errno          the error number of each error
@@ -27,7 +28,9 @@ mod mount;
 mod mount_table;
 mod page_cache;
 mod requests;
+mod session_end;
 mod symlinks;
 mod worker_thread;
 
 pub use mount::{FuseMount, OrphanedMount, clear_stale};
+pub use session_end::SessionEnd;

@@ -17,6 +17,7 @@ use crate::linux::feed_follower::{FeedFollower, FollowerControl};
 use crate::linux::fuse_adapter::FuseAdapter;
 use crate::linux::mount_table::{self, SOURCE_PREFIX};
 use crate::linux::requests::FuseServer;
+use crate::linux::session_end::SessionEnd;
 use crate::{MountError, MountOptions};
 
 /// The type that `mount` shows after `fuse.`, if the host shows it.
@@ -34,6 +35,7 @@ pub struct FuseMount {
     device: Option<String>,
     adapter: Arc<FuseAdapter>,
     session: Option<BackgroundSession>,
+    session_end: SessionEnd,
     follower: Option<(JoinHandle<()>, Arc<FollowerControl>)>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -65,8 +67,9 @@ impl FuseMount {
             adapter.write_reply_worker.start("stead-reply"),
         ];
         let workers = workers.into_iter().collect::<io::Result<_>>().map_err(|error| mount_error(&error))?;
-        let session = Session::new(FuseServer(Arc::clone(&adapter)), &mount_point, &config)
-            .map_err(|error| mount_error(&error))?;
+        let session_end = SessionEnd::default();
+        let server = FuseServer { adapter: Arc::clone(&adapter), _end_on_drop: session_end.end_on_drop() };
+        let session = Session::new(server, &mount_point, &config).map_err(|error| mount_error(&error))?;
         let session = session.spawn().map_err(|error| mount_error(&error))?;
         let notifier = session.notifier();
         adapter.notifier.set(notifier.clone()).expect("it is set only here");
@@ -75,6 +78,7 @@ impl FuseMount {
             mount_point,
             adapter: Arc::clone(&adapter),
             session: Some(session),
+            session_end,
             follower: None,
             workers,
         };
@@ -98,9 +102,9 @@ impl FuseMount {
         self.device.as_deref()
     }
 
-    /// Whether it has been unmounted, by this process or another.
-    pub fn is_unmounted(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
+    /// The end of the mount, by this process or another, for someone who waits for it.
+    pub fn session_end(&self) -> SessionEnd {
+        self.session_end.clone()
     }
 
     /// Unmounts it. When this returns, everything that was written is committed. Programs that still have files open on
@@ -116,8 +120,8 @@ impl FuseMount {
             let _ = thread.join();
         }
         let Some(session) = self.session.take() else { return Ok(()) };
-        if !session.guard.is_finished() {
-            self.detach(&session)?;
+        if !self.session_end.has_ended() {
+            self.detach()?;
         }
         self.adapter.invalidation_worker.stop();
         self.adapter.write_reply_worker.stop();
@@ -133,7 +137,7 @@ impl FuseMount {
 
     /// Unmounts. At first this waits until no program uses the mount; after the timeout, the mount is detached in spite
     /// of them.
-    fn detach(&self, session: &BackgroundSession) -> Result<(), MountError> {
+    fn detach(&self) -> Result<(), MountError> {
         let deadline = Instant::now() + UNMOUNT_TIMEOUT;
         let mut wait_for_users = true;
         loop {
@@ -164,9 +168,7 @@ impl FuseMount {
         }
         // After a detach, the session ends when the last program lets go of the mount. That isn't waited for.
         let deadline = if wait_for_users { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
-        while !session.guard.is_finished() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        self.session_end.wait_until(deadline);
         Ok(())
     }
 }

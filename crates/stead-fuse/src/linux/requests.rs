@@ -24,6 +24,7 @@ use crate::linux::fuse_adapter::{
     AttrChange, CREATE_NEW, EntryReply, FuseAdapter, FuseResult, Space, WriteReply,
 };
 use crate::linux::page_cache::ConcurrentWrites;
+use crate::linux::session_end::EndOnDrop;
 
 /// The most bytes that are read or written at once.
 const MAX_IO_SIZE: u32 = 1 << 20;
@@ -38,8 +39,12 @@ const FIFO: u32 = 0o010_000;
 const SOCKET: u32 = 0o140_000;
 
 /// The file system that fuser calls.
-#[derive(Debug, Clone)]
-pub(crate) struct FuseServer(pub(crate) Arc<FuseAdapter>);
+#[derive(Debug)]
+pub(crate) struct FuseServer {
+    pub(crate) adapter: Arc<FuseAdapter>,
+    /// fuser drops the file system when the session has ended.
+    pub(crate) _end_on_drop: EndOnDrop,
+}
 
 thread_local! {
     /// The buffer of this thread's reads.
@@ -50,7 +55,7 @@ impl FuseServer {
     fn reply_entry(&self, result: FuseResult<EntryReply>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                let adapter = Arc::clone(&self.0);
+                let adapter = Arc::clone(&self.adapter);
                 self.after_invalidation(entry.stale_inodes(), move || {
                     let entry = adapter.refreshed_reply(entry);
                     reply.entry(&entry.ttl, &entry.attr, Generation(0));
@@ -63,7 +68,7 @@ impl FuseServer {
     fn reply_attr(&self, result: FuseResult<EntryReply>, reply: ReplyAttr) {
         match result {
             Ok(entry) => {
-                let adapter = Arc::clone(&self.0);
+                let adapter = Arc::clone(&self.adapter);
                 self.after_invalidation(entry.stale_inodes(), move || {
                     let entry = adapter.refreshed_reply(entry);
                     reply.attr(&entry.ttl, &entry.attr);
@@ -83,7 +88,7 @@ impl FuseServer {
     /// Makes the kernel drop pages before a write into them is answered. The kernel may have locked one of them for
     /// that very write. It reads that page again by itself, so this waits no longer than the timeout.
     fn invalidate_before_reply(&self, ino: INodeNo, from: u64) {
-        let (adapter, (done, dropped)) = (Arc::clone(&self.0), channel());
+        let (adapter, (done, dropped)) = (Arc::clone(&self.adapter), channel());
         let invalidate = move || {
             adapter.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
             let _ = done.send(());
@@ -95,7 +100,7 @@ impl FuseServer {
 
     /// Call it before the kernel changes a file's size: by then, it knows of the last truncation.
     fn drop_truncated_pages(&self, ino: INodeNo) {
-        if let Some(from) = self.0.forget_cut_off(ino) {
+        if let Some(from) = self.adapter.forget_cut_off(ino) {
             self.invalidate_before_reply(ino, from);
         }
     }
@@ -105,8 +110,8 @@ impl FuseServer {
         if stale.is_empty() {
             return answer();
         }
-        let adapter = Arc::clone(&self.0);
-        self.0.invalidation_worker.submit(Box::new(move || {
+        let adapter = Arc::clone(&self.adapter);
+        self.adapter.invalidation_worker.submit(Box::new(move || {
             for (ino, tag) in stale {
                 adapter.invalidate_content(ino, tag);
             }
@@ -132,7 +137,7 @@ impl Filesystem for FuseServer {
             let _ = config.add_capabilities(flag);
         }
         let can_map_direct_io = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
-        self.0.direct_io_mmap.store(can_map_direct_io, Ordering::Relaxed);
+        self.adapter.direct_io_mmap.store(can_map_direct_io, Ordering::Relaxed);
         let _ = config.set_max_write(MAX_IO_SIZE);
         if let Err(max) = config.set_max_readahead(MAX_IO_SIZE) {
             let _ = config.set_max_readahead(max);
@@ -142,19 +147,19 @@ impl Filesystem for FuseServer {
     }
 
     fn destroy(&mut self) {
-        self.0.close_all();
+        self.adapter.close_all();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.reply_entry(self.0.lookup(parent, name), reply);
+        self.reply_entry(self.adapter.lookup(parent, name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
-        self.0.forget(ino.0, times);
+        self.adapter.forget(ino.0, times);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.reply_attr(self.0.getattr(ino, handle), reply);
+        self.reply_attr(self.adapter.getattr(ino, handle), reply);
     }
 
     fn setattr(
@@ -179,11 +184,11 @@ impl Filesystem for FuseServer {
             self.drop_truncated_pages(ino);
         }
         let change = AttrChange { mode, uid, gid, size, modified };
-        self.reply_attr(self.0.setattr(request, ino, change, handle), reply);
+        self.reply_attr(self.adapter.setattr(request, ino, change, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.0.readlink(ino) {
+        match self.adapter.readlink(ino) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -206,29 +211,30 @@ impl Filesystem for FuseServer {
             _ => return reply.error(Errno::EPERM),
         };
         if let Some(kind) = special {
-            return self.reply_entry(self.0.make_special((parent, name), kind, mode), reply);
+            return self.reply_entry(self.adapter.make_special((parent, name), kind, mode), reply);
         }
-        let created = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(entry, opened)| {
-            self.0.release(opened.handle);
-            entry
-        });
+        let created =
+            self.adapter.create(request, (parent, name), mode, CREATE_NEW).map(|(entry, opened)| {
+                self.adapter.release(opened.handle);
+                entry
+            });
         self.reply_entry(created, reply);
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        self.reply_entry(self.0.mkdir(parent, name, mode), reply);
+        self.reply_entry(self.adapter.mkdir(parent, name, mode), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(self.0.remove(parent, name, NodeKind::File), reply);
+        reply_empty(self.adapter.remove(parent, name, NodeKind::File), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(self.0.remove(parent, name, NodeKind::Directory), reply);
+        reply_empty(self.adapter.remove(parent, name, NodeKind::Directory), reply);
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.reply_entry(self.0.symlink(parent, name, target), reply);
+        self.reply_entry(self.adapter.symlink(parent, name, target), reply);
     }
 
     fn rename(
@@ -241,7 +247,7 @@ impl Filesystem for FuseServer {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        reply_empty(self.0.rename((parent, name), (new_parent, new_name), flags), reply);
+        reply_empty(self.adapter.rename((parent, name), (new_parent, new_name), flags), reply);
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
@@ -249,7 +255,7 @@ impl Filesystem for FuseServer {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.0.open(request, ino, flags) {
+        match self.adapter.open(request, ino, flags) {
             Ok(opened) => {
                 self.after_invalidation(opened.stale_inodes, move || {
                     reply.opened(opened.handle, opened.flags)
@@ -269,7 +275,7 @@ impl Filesystem for FuseServer {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.0.create(request, (parent, name), mode, flags) {
+        match self.adapter.create(request, (parent, name), mode, flags) {
             Ok((entry, opened)) => self.after_invalidation(opened.stale_inodes, move || {
                 reply.created(&entry.ttl, &entry.attr, Generation(0), opened.handle, opened.flags);
             }),
@@ -288,7 +294,7 @@ impl Filesystem for FuseServer {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(open) = self.0.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
+        let Some(open) = self.adapter.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
         if !open.is_direct {
             open.pages.note_read(offset..offset.saturating_add(size.into()));
         }
@@ -321,11 +327,11 @@ impl Filesystem for FuseServer {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.0.write(request, handle, offset, data, flags) {
+        match self.adapter.write(request, handle, offset, data, flags) {
             Ok((count, WriteReply::Done)) => reply.written(count),
             Ok((count, WriteReply::DirectWrite { ino, from, guard })) => {
-                let adapter = Arc::clone(&self.0);
-                self.0.write_reply_worker.submit(Box::new(move || {
+                let adapter = Arc::clone(&self.adapter);
+                self.adapter.write_reply_worker.submit(Box::new(move || {
                     adapter.invalidate_pages(ino, from, ConcurrentWrites::Blocked);
                     drop(guard);
                     reply.written(count);
@@ -333,8 +339,8 @@ impl Filesystem for FuseServer {
             }
             Ok((count, WriteReply::BehindEnd { ino, from })) => {
                 reply.written(count);
-                let adapter = Arc::clone(&self.0);
-                self.0.invalidation_worker.submit(Box::new(move || {
+                let adapter = Arc::clone(&self.adapter);
+                self.adapter.invalidation_worker.submit(Box::new(move || {
                     adapter.invalidate_pages(ino, from, ConcurrentWrites::Possible)
                 }));
             }
@@ -347,7 +353,7 @@ impl Filesystem for FuseServer {
     }
 
     fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.reply_after_invalidation(self.0.flush(request, handle), reply);
+        self.reply_after_invalidation(self.adapter.flush(request, handle), reply);
     }
 
     fn release(
@@ -360,23 +366,23 @@ impl Filesystem for FuseServer {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.reply_after_invalidation(Ok(self.0.release(handle)), reply);
+        self.reply_after_invalidation(Ok(self.adapter.release(handle)), reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.reply_after_invalidation(self.0.fsync(handle), reply);
+        self.reply_after_invalidation(self.adapter.fsync(handle), reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.0.opendir(ino) {
+        match self.adapter.opendir(ino) {
             Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
             Err(error) => reply.error(error),
         }
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let (entry_ino, kind) = self.0.entry_ino_and_kind(ino, entry);
+        let read = self.adapter.read_directory(ino, handle, offset, |entry| {
+            let (entry_ino, kind) = self.adapter.entry_ino_and_kind(ino, entry);
             reply.add(INodeNo(entry_ino), entry.next, file_type(kind), entry.name)
         });
         match read {
@@ -394,12 +400,12 @@ impl Filesystem for FuseServer {
         mut reply: ReplyDirectoryPlus,
     ) {
         let mut stale = Vec::new();
-        let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let Some(entry_reply) = self.0.listed_entry_reply(ino, entry) else { return false };
+        let read = self.adapter.read_directory(ino, handle, offset, |entry| {
+            let Some(entry_reply) = self.adapter.listed_entry_reply(ino, entry) else { return false };
             let EntryReply { ttl, attr, stale_for } = &entry_reply;
             let is_full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
             if is_full {
-                self.0.undo_lookup(entry, &entry_reply);
+                self.adapter.undo_lookup(entry, &entry_reply);
             } else {
                 stale.extend(stale_for.map(|tag| (attr.ino, tag)));
             }
@@ -412,16 +418,16 @@ impl Filesystem for FuseServer {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.0.handles.remove_directory(handle.0);
+        self.adapter.handles.remove_directory(handle.0);
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply_empty(self.0.fsync_directory(ino), reply);
+        reply_empty(self.adapter.fsync_directory(ino), reply);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.0.statfs(ino) {
+        match self.adapter.statfs(ino) {
             Ok(Space { blocks, free, files, files_free }) => {
                 let max_name_length = MAX_COMPONENT as u32;
                 reply.statfs(blocks, free, free, files, files_free, 4096, max_name_length, 4096);
@@ -458,7 +464,7 @@ impl Filesystem for FuseServer {
         reply: ReplyEmpty,
     ) {
         self.drop_truncated_pages(ino);
-        reply_empty(self.0.fallocate(handle, offset, length, mode), reply);
+        reply_empty(self.adapter.fallocate(handle, offset, length, mode), reply);
     }
 }
 

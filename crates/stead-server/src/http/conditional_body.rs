@@ -10,10 +10,10 @@ use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Interval;
 
-/// How often the condition is checked.
+/// How often the condition is checked while the body has nothing to send.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A body that ends as soon as `condition` returns `false`.
+/// A body that ends once `condition` returns `false`. No frame is sent after that.
 pub(super) struct ConditionalBody<F> {
     body: BoxBody<Bytes, Infallible>,
     condition: F,
@@ -36,12 +36,13 @@ impl<F: Fn() -> bool + Unpin> Body for ConditionalBody<F> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        while self.interval.poll_tick(context).is_ready() {
-            if !(self.condition)() {
-                return Poll::Ready(None);
-            }
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let mut must_check = matches!(frame, Poll::Ready(Some(_)));
+        // Polled until it is pending, so that the next tick wakes this task.
+        while frame.is_pending() && self.interval.poll_tick(context).is_ready() {
+            must_check = true;
         }
-        Pin::new(&mut self.body).poll_frame(context)
+        if must_check && !(self.condition)() { Poll::Ready(None) } else { frame }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -50,5 +51,41 @@ impl<F: Fn() -> bool + Unpin> Body for ConditionalBody<F> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    /// A body that never has a frame.
+    struct Silent;
+
+    impl Body for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_is_sent_only_while_the_condition_holds() {
+        for condition in [true, false] {
+            let body = Full::new(Bytes::from_static(b"event")).boxed();
+            let frame = ConditionalBody::new(body, move || condition).frame().await;
+            assert_eq!(frame.is_some(), condition);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_frames_ends_once_the_condition_fails() {
+        assert!(ConditionalBody::new(Silent.boxed(), || false).frame().await.is_none());
     }
 }

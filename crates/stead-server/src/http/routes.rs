@@ -220,7 +220,7 @@ impl Routes {
             {
                 info.rejection
             }
-            EndpointOutcome::Answered(reply) => self.end_when_revoked(reply, caller),
+            EndpointOutcome::Answered(reply) => self.end_when_access_is_lost(reply, caller),
             EndpointOutcome::UnknownSession => responses::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
@@ -269,14 +269,22 @@ impl Routes {
         opened
     }
 
-    /// Makes a stream end when the token that it was opened with is revoked.
-    fn end_when_revoked(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
+    /// Makes a stream end when its caller would be refused: its agent has lost access, its token isn't valid any more, or
+    /// it has no token and tokens are needed now.
+    fn end_when_access_is_lost(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
         let is_stream = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
-        let Some(token) = caller.token.filter(|_| is_stream) else { return reply };
-        let tokens = Arc::clone(&self.tokens);
-        reply.map(|body| {
-            ConditionalBody::new(body, move || tokens.is_still_valid(&token, SystemClock.now())).boxed()
-        })
+        if !is_stream {
+            return reply;
+        }
+        let (registry, tokens) = (Arc::clone(&self.registry), Arc::clone(&self.tokens));
+        let has_access = move || {
+            registry.has_access(&caller.identity.agent)
+                && match &caller.token {
+                    Some(token) => tokens.is_still_valid(token, SystemClock.now()),
+                    None => tokens.was_any_created().is_ok_and(|was_any_created| !was_any_created),
+                }
+        };
+        reply.map(|body| ConditionalBody::new(body, has_access).boxed())
     }
 }
 

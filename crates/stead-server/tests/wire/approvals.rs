@@ -27,7 +27,7 @@ fn write_and_answer(action: &str) -> (Stead, Value) {
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
     let id = client.send_request("tools/call", write_call());
     let question = client.wait_for("elicitation/create");
-    assert_eq!(question["params"]["message"], "May the agent use `write_file` on `/n/x`?");
+    assert_eq!(question["params"]["message"], "May the agent `a` use `write_file` on `/n/x`?\n+1");
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap(), "nothing happens before the answer");
     client.send(
         &json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action, "content": {} } }),
@@ -152,14 +152,17 @@ fn an_approval_does_not_cover_where_a_symlink_points_later() {
     let mut client = Client::with(&stead, json!({ "elicitation": {} }));
     let id = client.send_request("tools/call", edit_call());
     let question = client.wait_for("elicitation/create");
-    assert_eq!(question["params"]["message"], "May the agent use `edit_file` on `/free/link`, `/prod/p`?");
+    assert_eq!(
+        question["params"]["message"],
+        "May the agent `a` use `edit_file` on `/free/link`, `/prod/p`?\n-text\n+gone"
+    );
     redirect_link(&stead);
     let accept = |question: &Value| json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": {} } });
     client.send(&accept(&question));
     let second_question = client.wait_for("elicitation/create");
     assert_eq!(
         second_question["params"]["message"],
-        "May the agent use `edit_file` on `/free/link`, `/vault/v`?"
+        "May the agent `a` use `edit_file` on `/free/link`, `/vault/v`?\n-text\n+gone"
     );
     assert_eq!(stead.with_approval().vfs().read("/vault/v").unwrap().bytes, b"text");
     client.send(&accept(&second_question));

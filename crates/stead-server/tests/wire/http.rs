@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use stead::{Clock, Config, Identity, SystemClock, Timestamp, Tokens};
@@ -124,6 +124,21 @@ impl Server {
         self.post(&headers, &message)
     }
 
+    /// Opens a stream of notifications, and waits until it has begun.
+    pub(crate) fn listen(&self, token: Option<&str>) -> BufReader<TcpStream> {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": modern(params, json!({})) });
+        let mut headers =
+            vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
+        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+        let mut stream = BufReader::new(self.send("POST", "/mcp", &headers, message.to_string().as_bytes()));
+        assert_eq!(read_head(&mut stream).status, 200);
+        let acknowledged = |line: &String| line.contains("notifications/subscriptions/acknowledged");
+        assert!(stream.by_ref().lines().map(|line| line.unwrap()).any(|line| acknowledged(&line)));
+        stream
+    }
+
     /// Starts a session and returns its id.
     pub(crate) fn session(&self, token: Option<&str>, capabilities: Value) -> String {
         let bearer = token.map(|token| format!("Bearer {token}"));
@@ -132,6 +147,14 @@ impl Server {
         let answer = self.post(&headers, &message);
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.header("mcp-session-id").unwrap().to_owned()
+    }
+}
+
+/// Waits until a stream ends, but not as long as keep-alive comments would keep it open.
+pub(crate) fn assert_ends(mut stream: BufReader<TcpStream>) {
+    let deadline = Instant::now() + TIMEOUT;
+    while stream.read_line(&mut String::new()).expect("the stream ends in time") > 0 {
+        assert!(Instant::now() < deadline, "the stream is still open");
     }
 }
 
@@ -311,22 +334,18 @@ fn a_session_can_ask_a_person() {
 fn a_stream_ends_when_its_token_is_revoked() {
     let server = Server::new();
     let (id, ann) = server.token("ann", None);
-    let bearer = format!("Bearer {ann}");
-    let params = json!({ "notifications": { "toolsListChanged": true } });
-    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": modern(params, json!({})) });
-    let headers = [
-        ("MCP-Protocol-Version", "2026-07-28"),
-        ("Mcp-Method", "subscriptions/listen"),
-        ("Authorization", bearer.as_str()),
-    ];
-    let mut reader = BufReader::new(server.send("POST", "/mcp", &headers, message.to_string().as_bytes()));
-    assert_eq!(read_head(&mut reader).status, 200);
+    let stream = server.listen(Some(&ann));
     server.tokens().revoke(&id).unwrap();
-    let start = Instant::now();
-    let mut stream_text = String::new();
-    reader.read_to_string(&mut stream_text).unwrap();
-    assert!(stream_text.contains("notifications/subscriptions/acknowledged"), "{stream_text}");
-    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_ends(stream);
+}
+
+#[test]
+fn a_stream_without_a_token_ends_when_tokens_are_needed() {
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let server = Server::with(CONFIG, options, ServerLimits::default());
+    let stream = server.listen(None);
+    server.token("bob", None);
+    assert_ends(stream);
 }
 
 #[test]

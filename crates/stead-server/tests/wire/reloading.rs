@@ -9,7 +9,7 @@ use stead::{Clock, Config, Identity, SystemClock};
 use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 
 use crate::client::Client;
-use crate::http::Server;
+use crate::http::{Server, assert_ends};
 
 const ONE_WORKSPACE: &str = r#"
     [stores.notes]
@@ -76,15 +76,30 @@ fn an_agent_that_is_removed_loses_access_though_the_host_does_not_answer() {
         answer.message()["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty())
     };
     assert!(has_tools(&ann) && has_tools(&bob));
+    let stream = server.listen(Some(&bob));
     // Opening a named pipe waits until the other end is opened.
     let pipe = server.host.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     fs::write(&file, format!("[database]\nurl = \"sqlite:pipe\"\n{ONE_WORKSPACE}")).unwrap();
     wait_until(|| !has_tools(&bob));
+    assert_ends(stream);
     assert!(has_tools(&ann), "nothing was taken away from this agent");
     // The host answers, and the new configuration turns out to be invalid, so the old one stays in use.
     fs::write(&pipe, "this is no SQLite database").unwrap();
     wait_until(|| has_tools(&bob));
+}
+
+#[test]
+fn the_streams_of_an_agent_end_when_it_is_removed() {
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let with_token = Server::with(ONE_WORKSPACE, HttpOptions::default(), ServerLimits::default());
+    let without_tokens = Server::with(ONE_WORKSPACE, options, ServerLimits::default());
+    let (_, secret) = with_token.tokens().create(Identity::agent("ann"), None, SystemClock.now()).unwrap();
+    for (server, token) in [(&with_token, Some(secret.as_str())), (&without_tokens, None)] {
+        let stream = server.listen(token);
+        fs::write(server.host.path().join("stead.toml"), ONE_WORKSPACE.replace("ann", "bob")).unwrap();
+        assert_ends(stream);
+    }
 }
 
 #[test]

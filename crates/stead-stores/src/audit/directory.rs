@@ -1,6 +1,7 @@
 //! The audit's files beside the database: the key, the heads, and a directory for each running instance.
 //!
 //! ```text
+//! database                 the identity of the database that the directory belongs to
 //! key                      the secret key, readable only by its owner
 //! heads                    the last heads of each instance that has ended, what recovery found missing, and the
 //!                          archives; one JSON document per line
@@ -90,6 +91,10 @@ impl AuditDirectory {
     /// The audit in this directory, to be read. The directory may be missing.
     pub(crate) fn existing(directory: &Path) -> Self {
         AuditDirectory { directory: directory.to_owned() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.directory
     }
 
     fn running_dir(&self) -> PathBuf {

@@ -56,7 +56,7 @@ impl Audit {
     /// Opens the audit of a database. `directory` holds the key and the spool, and is made if it is missing.
     ///
     /// What a killed process left there is recovered first. An opened database has one audit at a time: opening a
-    /// second one is [`StoreError::Invalid`].
+    /// second one is [`StoreError::Invalid`], and so is a directory that belongs to another database.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         match (Audit::open_once(database, directory), &database.0.reserve) {
             // A directory and a lock file need a little disk space, too.
@@ -72,6 +72,7 @@ impl Audit {
     fn open_once(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         let database_inner = &database.0;
         let audit_directory = AuditDirectory::create(directory)?;
+        audit_directory.claim(database_inner)?;
         let key = audit_directory.key()?;
         let problems = recover(database_inner, &audit_directory, &key)?;
         let (instance, chain_end_file, spooled_count) = audit_directory.begin_instance(&key)?;
@@ -96,6 +97,13 @@ impl Audit {
             StoreError::unavailable("the host can't start another thread")
         })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
+    }
+
+    /// Lets a database continue the audit in `directory` though that belongs to another database, which is lost.
+    ///
+    /// Call it only to restore a backup. What the backup lacks of the audit is reported as missing.
+    pub fn adopt_directory(database: &Database, directory: &Path) -> StoreResult<()> {
+        AuditDirectory::existing(directory).adopt(&database.0)
     }
 
     /// The problems that recovery found with what killed processes had left, one sentence each.

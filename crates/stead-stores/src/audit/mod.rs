@@ -7,7 +7,7 @@
 //! isn't in the database (`head`), and a file outside the database always holds the chain's end (`chain_end_file`).
 //!
 //! - `body`: a record as JSON text. `change_digest`: what a revision did, as a digest in its record.
-//! - `directory`: the files beside the database. `external_state`: what they say, read without the database.
+//! - `directory`: the files beside the database. `directory_owner`: whose they are. `external_state`: what they say, read without the database.
 //! - `recover`: moves into the database what a killed process left in those files.
 //! - `adopt`: signs chains that came with a restored backup.
 //! - `verify`: checks the chains. `revision_check`: compares revisions with their records.
@@ -48,6 +48,7 @@ mod chain_end_file;
 mod change_digest;
 mod compensate;
 mod directory;
+mod directory_owner;
 mod external_state;
 mod head;
 mod log;

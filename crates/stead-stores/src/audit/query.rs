@@ -95,10 +95,6 @@ enum ScanFrom {
     After(i64),
 }
 
-/// The time of a record, in SQL; NULL if its text isn't valid JSON or has no time. The columns that read the text fail
-/// for a text that isn't valid JSON, so a statement evaluates this first.
-pub(crate) const READABLE_TIME: &str = "CASE WHEN json_valid(body) THEN at END";
-
 /// The conditions of a statement. The first two values are the ids between which records lie.
 struct Conditions {
     /// What a record that can be read must meet.
@@ -128,7 +124,8 @@ impl Conditions {
             return range.to_owned();
         }
         let readable_sql = sql.join(" AND ");
-        format!("{range} AND CASE WHEN ({READABLE_TIME}) IS NULL THEN {damaged_sql} ELSE {readable_sql} END")
+        // A record without a time is damaged.
+        format!("{range} AND CASE WHEN at IS NULL THEN {damaged_sql} ELSE {readable_sql} END")
     }
 
     /// Adds a condition with one value, which replaces `?`.
@@ -307,10 +304,7 @@ impl<'c> RecordSearch<'c> {
             ScanFrom::Before(_) => "DESC",
             ScanFrom::After(_) => "ASC",
         };
-        let sql = format!(
-            "SELECT id, {READABLE_TIME} FROM audit WHERE {} ORDER BY id {order}",
-            conditions.expression()
-        );
+        let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", conditions.expression());
         // A record's id is never before the time at which its call began.
         let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
         let (low, high) = match from {

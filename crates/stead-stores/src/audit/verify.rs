@@ -14,7 +14,6 @@ use crate::audit::chain::{CHAIN_START, RecordHash, record_hash};
 use crate::audit::directory::AuditDirectory;
 use crate::audit::external_state::ExternalState;
 use crate::audit::head::SignedHead;
-use crate::audit::query::READABLE_TIME;
 use crate::audit::revision_check::RevisionCheck;
 use crate::database::DatabaseInner;
 use crate::database::error::Result;
@@ -471,8 +470,8 @@ fn check_records(
     }
     let mut unknown_rows = HashSet::new();
     let mut filters = FilterCursor::load(conn, verified)?;
-    let records = format!("SELECT instance, seq, hash, body, id, {READABLE_TIME} FROM audit ORDER BY id");
-    each_row(conn, "audit", &records, |row| {
+    let records = "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id";
+    each_row(conn, "audit", records, |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
         let Some((chain_check, chain_facts)) = chain else {

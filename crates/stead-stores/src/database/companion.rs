@@ -137,15 +137,18 @@ impl WriteTransaction<'_> {
 
     /// Makes the rows of a change final: the rows that they replaced go.
     pub(crate) fn settle_records(&mut self, volume: i64, revision: i64) -> Result<()> {
+        // Read first: few changes have rows, and an UPDATE that returns rows makes a table of its own for them.
         let mut statement = self.conn.prepare_cached(
-            "UPDATE companion_record SET pending = 0 WHERE volume = ?1 AND revision = ?2 AND pending = 1
-             RETURNING id, kind, key",
+            "SELECT id, kind, key FROM companion_record WHERE volume = ?1 AND revision = ?2 AND pending = 1",
         )?;
         let rows = statement.query_map([volume, revision], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
         })?;
         for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let (id, kind, key) = row;
+            self.conn
+                .prepare_cached("UPDATE companion_record SET pending = 0 WHERE id = ?1")?
+                .execute([id])?;
             self.conn
                 .prepare_cached(
                     "DELETE FROM companion_record

@@ -30,10 +30,13 @@ pub(crate) const UNRECORDED: i64 = 5;
 /// The row of `meta` that holds up to where history was forgotten while the audit was off.
 pub(crate) const FORGOTTEN_UNRECORDED: i64 = 6;
 
+/// The row of `meta` that tells this database from others.
+pub(crate) const IDENTITY: i64 = 7;
+
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// The number of the present format. It changes whenever the schema does; other formats are refused.
-const FORMAT: i64 = 14;
+const FORMAT: i64 = 15;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How much a log grows before it is written back: 16 MiB.
 const WAL_AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4000";
@@ -265,7 +268,7 @@ mod tests {
     fn the_start_of_a_file_shows_what_the_open_database_shows() {
         for (statements, expected) in [
             ("", ""),
-            ("PRAGMA user_version = 13", "older version"),
+            ("PRAGMA user_version = 14", "older version"),
             ("PRAGMA user_version = 1000", "newer version"),
             ("PRAGMA application_id = 7", "another program"),
             ("PRAGMA application_id = 0; PRAGMA user_version = 0", "another program"),

@@ -1,13 +1,14 @@
 -- The database's format, whole. docs/format.md says what holds between these tables.
 -- Times are nanoseconds since 1970 unless a comment says otherwise. `volume` is the id of a volume, `revision` of a revision.
 
--- Counters, by `id`:
+-- Numbers, by `id`:
 --   dir_epoch             grows with every change that moves or removes a directory
 --   next_node             the next free node
 --   history_from          the oldest revision that can be read, except those that a snapshot or a fork pins
 --   next_snapshot         the next snapshot's number; a number is never used twice
 --   unaudited             how many revisions were made while the audit was off
 --   forgotten_unaudited   up to which revision history was removed while the audit was off
+--   identity              a random number, which the file `database` in the audit's directory has too
 CREATE TABLE meta(
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL,
@@ -19,7 +20,8 @@ INSERT INTO meta(id, name, value) VALUES
   (3, 'history_from', 0),
   (4, 'next_snapshot', 1),
   (5, 'unaudited', 0),
-  (6, 'forgotten_unaudited', 0);
+  (6, 'forgotten_unaudited', 0),
+  (7, 'identity', random());
 
 -- A named tree. `namespace` is a JSON array of texts, and `root` the node of the tree's root directory. A fork stands on the
 -- volume `base` as of `base_revision`. A Physical Store's ledger is a volume too: its namespace is {"directory":"…"}, which no
@@ -190,8 +192,9 @@ CREATE TABLE snapshot(
 CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label) WHERE label IS NOT NULL;
 
 -- Who owns a fork, who made it, and of which Workspace. `path` is the part of the volume that the fork shows; `protect`,
--- `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
--- Workspaces of its maker, which are not part of it.
+-- `hide`, `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
+-- Workspaces of its maker, which are not part of it. `origin` is the agent whose Workspace the content comes from: the maker or,
+-- for a fork of a fork, the `origin` of the first one.
 CREATE TABLE fork(
   owner TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -200,11 +203,13 @@ CREATE TABLE fork(
   prefix TEXT NOT NULL,
   path TEXT NOT NULL,
   protect TEXT NOT NULL,
+  hide TEXT NOT NULL,
   scratch TEXT NOT NULL,
   quota TEXT NOT NULL,
   at INTEGER NOT NULL,
   ask TEXT NOT NULL,
   omitted TEXT NOT NULL,
+  origin TEXT NOT NULL,
   PRIMARY KEY(owner, name)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX fork_volume ON fork(volume);
@@ -302,23 +307,24 @@ CREATE TABLE audit_instance(
 ) STRICT;
 
 -- One record each. `id` grows, and is at least the time of insertion in microseconds since 1970. `body` is the record as JSON;
--- `hash` is BLAKE3 of the chain's previous hash and of `body`. The columns after it only read the body.
+-- `hash` is BLAKE3 of the chain's previous hash and of `body`. The columns after it only read the body; they are NULL if it isn't
+-- valid JSON, so that a damaged record can still be selected and copied.
 CREATE TABLE audit(
   id INTEGER PRIMARY KEY,
   instance INTEGER NOT NULL,
   seq INTEGER NOT NULL,
   hash BLOB NOT NULL,
   body TEXT NOT NULL,
-  at TEXT AS (body ->> '$.at'),
-  agent TEXT AS (body ->> '$.agent'),
-  thread TEXT AS (body ->> '$.thread'),
-  call TEXT AS (body ->> '$.call'),
-  path TEXT AS (body ->> '$.paths[0]'),
-  path2 TEXT AS (body ->> '$.paths[1]'),
-  outcome TEXT AS (body ->> '$.outcome'),
-  operation TEXT AS (body ->> '$.operation'),
-  stead TEXT AS (body ->> '$.stead'),
-  files INTEGER AS (body ->> '$.files')
+  at TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.at' END),
+  agent TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.agent' END),
+  thread TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.thread' END),
+  call TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.call' END),
+  path TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.paths[0]' END),
+  path2 TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.paths[1]' END),
+  outcome TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.outcome' END),
+  operation TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.operation' END),
+  stead TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.stead' END),
+  files INTEGER AS (CASE WHEN json_valid(body) THEN CAST(body ->> '$.files' AS INTEGER) END)
 ) STRICT;
 
 -- What the records from `first` to `last` may contain (`bits`: a Bloom filter), and when the oldest of their calls began, in

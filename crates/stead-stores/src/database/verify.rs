@@ -19,8 +19,6 @@ use crate::virtual_store::tree::VolumeTree;
 
 /// How many problems are reported in detail.
 const MAX_PROBLEMS: usize = 100;
-/// The problem of an audit record whose text isn't valid JSON.
-const DAMAGED_RECORD: &str = "a record of the audit is damaged; run `stead audit verify`";
 /// How many rows are checked between two calls of `progress`.
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
@@ -124,8 +122,9 @@ pub(crate) fn verify(
     let _transaction = conn.unchecked_transaction()?;
     let mut check = DatabaseCheck { conn, progress, rows_checked: 0, report: VerifyReport::default() };
     check.structure()?;
-    // If the structure is broken, no query can be trusted. A damaged record concerns only the audit.
-    if check.report.problems.iter().all(|problem| problem == DAMAGED_RECORD) {
+    // If the structure is broken, no query can be trusted.
+    if check.report.problems.is_empty() {
+        check.audit_records()?;
         check.entries()?;
         check.forks()?;
         check.contents()?;
@@ -174,6 +173,14 @@ impl DatabaseCheck<'_> {
     fn structure(&mut self) -> Result<()> {
         for problem in structure_problems(self.conn)? {
             self.add_problem(problem);
+        }
+        Ok(())
+    }
+
+    fn audit_records(&mut self) -> Result<()> {
+        let is_any_damaged = "SELECT EXISTS (SELECT 1 FROM audit WHERE NOT json_valid(body))";
+        if self.conn.query_row(is_any_damaged, [], |row| row.get(0))? {
+            self.add_problem("a record of the audit is damaged; run `stead audit verify`".into());
         }
         Ok(())
     }
@@ -321,25 +328,7 @@ fn misplaced_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
 /// What is wrong with SQLite's own structure, one sentence each.
 pub(crate) fn structure_problems(conn: &Connection) -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    let Err(error) = check_integrity(conn, "100", &mut problems) else { return Ok(problems) };
-    // SQLite's check reads the columns that are made of a record's text, and fails if that isn't valid JSON.
-    let damaged_records = "SELECT count(*) FROM audit WHERE NOT json_valid(body)";
-    if conn.query_row(damaged_records, [], |row| row.get::<_, i64>(0)).unwrap_or(0) == 0 {
-        return Err(error);
-    }
-    problems.clear();
-    problems.push(DAMAGED_RECORD.to_owned());
-    let mut tables =
-        conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'audit'")?;
-    for table in tables.query_map([], |row| row.get::<_, String>(0))? {
-        check_integrity(conn, &format!("\"{}\"", table?.replace('"', "\"\"")), &mut problems)?;
-    }
-    Ok(problems)
-}
-
-/// Runs SQLite's own check of one table, or of the whole database up to a number of problems.
-fn check_integrity(conn: &Connection, subject: &str, problems: &mut Vec<String>) -> Result<()> {
-    let mut statement = conn.prepare(&format!("PRAGMA integrity_check({subject})"))?;
+    let mut statement = conn.prepare("PRAGMA integrity_check(100)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let message: String = row.get(0)?;
@@ -347,5 +336,5 @@ fn check_integrity(conn: &Connection, subject: &str, problems: &mut Vec<String>)
             problems.push(format!("the database's structure is broken: {message}"));
         }
     }
-    Ok(())
+    Ok(problems)
 }

@@ -368,14 +368,7 @@ impl<'s> PhysicalChange<'s> {
 
     /// Refuses to move or remove a path that is masked or pinned, or a directory that contains one.
     pub(super) fn check_not_protected(&self, slot: &HostSlot) -> StoreResult<()> {
-        match self.store.mask.masked_or_pinned_below(slot.path()) {
-            Some(b"") => Err(StoreError::Protected { path: ".".to_owned() }),
-            Some(path) => {
-                let path = path.strip_prefix(b"/").unwrap_or(path);
-                Err(StoreError::Protected { path: escape_name(path).to_string() })
-            }
-            None => Ok(()),
-        }
+        self.store.mask.check_nothing_below(slot.path())
     }
 
     /// Exchanges an entry of the staging area with the content at a slot. `Conflict` if another program has changed

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use stead_core::name::case_fold;
+use stead_core::name::{case_fold, escape_name};
+use stead_core::{StoreError, StoreResult};
 
 /// Names that are reserved in every directory: the state directory, and the configuration, with which an agent could
 /// widen its own access at the next start.
@@ -52,12 +53,36 @@ impl Mask {
         &self.paths
     }
 
-    /// Finds a masked or pinned path that is `dir` or lies below it, and returns it relative to `dir`. Reserved names
-    /// are not considered.
-    pub(super) fn masked_or_pinned_below(&self, dir: &[u8]) -> Option<&[u8]> {
-        let mut paths = self.paths.iter().chain(&self.pinned);
-        paths.find(|path| is_at_or_below(path, dir)).map(|path| &path[dir.len()..])
+    /// Refuses to move, remove or replace `dir` if a masked or pinned path is `dir` or lies below it. Reserved names are
+    /// not considered.
+    pub(super) fn check_nothing_below(&self, dir: &[u8]) -> StoreResult<()> {
+        let below = |paths: &[Vec<u8>]| {
+            let path = paths.iter().find(|path| is_at_or_below(path, dir))?;
+            let relative = &path[dir.len()..];
+            Some(relative.strip_prefix(b"/").unwrap_or(relative).to_vec())
+        };
+        match (below(&self.paths), below(&self.pinned)) {
+            (Some(masked), _) => Err(hidden_path_error(&masked)),
+            (None, Some(pinned)) => Err(protected_error(&pinned)),
+            (None, None) => Ok(()),
+        }
     }
+}
+
+/// The error of a step that would touch a hidden path. It names a reserved name, which everyone knows, but not where else
+/// Stead's own files are.
+pub(super) fn hidden_path_error(path: &[u8]) -> StoreError {
+    let names: Vec<_> = path.split(|&byte| byte == b'/').collect();
+    match names.iter().position(|name| is_reserved(name)) {
+        Some(reserved) => protected_error(&names[..=reserved].join(&b'/')),
+        None => protected_error(b""),
+    }
+}
+
+/// The error of a step that would touch a protected path; an empty path is that of the step.
+pub(super) fn protected_error(path: &[u8]) -> StoreError {
+    let path = if path.is_empty() { b"." } else { path };
+    StoreError::Protected { path: escape_name(path).to_string() }
 }
 
 /// Returns those of the paths that lie below the root, relative to it. The root itself is left out.
@@ -139,7 +164,24 @@ mod tests {
                 && own_mask.is_other_steads_state(b"a", b"Stead.toml")
         );
         assert!(!own_mask.is_other_steads_state(b"a", b"other"));
-        assert_eq!(mask.masked_or_pinned_below(b"db"), Some(&b"/stead.db"[..]));
-        assert_eq!(mask.masked_or_pinned_below(b"d"), None);
+    }
+
+    #[test]
+    fn a_refusal_names_pinned_paths_and_reserved_names_but_no_other_hidden_path() {
+        let mask = Mask::new(Path::new("/r"), ["/r/db/hidden.db".into(), "/r/own/sub/.stead/audit".into()])
+            .with_pinned(Path::new("/r"), ["/r/stores/one".into(), "/r/db/two".into()]);
+        for (dir, expected) in [
+            ("db", Some(".")),
+            ("db/hidden.db", Some(".")),
+            ("own", Some("sub/.stead")),
+            ("stores", Some("one")),
+            ("stores/one", Some(".")),
+            ("d", None),
+            ("db/hidden.db-old", None),
+        ] {
+            let refusal = mask.check_nothing_below(dir.as_bytes()).err();
+            let expected = expected.map(|path| StoreError::Protected { path: path.to_owned() }.to_string());
+            assert_eq!(refusal.map(|error| error.to_string()), expected, "{dir}");
+        }
     }
 }

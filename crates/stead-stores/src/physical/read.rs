@@ -105,7 +105,7 @@ impl PhysicalStore {
         let dir = self.open_directory(&located)?;
         let mut names = Vec::new();
         host::entries(&dir, |name, _| {
-            if !self.mask.hides_entry(&located.full_path, name) {
+            if !self.mask.hides_entry(&located.full_path, name) && !page.hides(name) {
                 names.push(Box::<[u8]>::from(name));
             }
         })

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use stead_core::name::escape_name;
 use stead_core::store::{NodeKind, ProtectedNames, StoreError, StoreResult};
 
 use super::host::{
     self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
 };
-use super::mask::{Mask, join};
+use super::mask::{Mask, hidden_path_error, join};
 use super::owner_access;
 use super::root::Dir;
 
@@ -109,11 +108,8 @@ pub(super) enum SubtreeUse {
 
 /// Refuses a directory that contains something which the step must not touch.
 pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<()> {
-    let protected_error = |path: &[u8]| Err(StoreError::Protected { path: escape_name(path).to_string() });
-    if check.purpose != SubtreeUse::Copy
-        && let Some(masked) = check.mask.masked_or_pinned_below(check.at)
-    {
-        return protected_error(masked.strip_prefix(b"/").unwrap_or(masked));
+    if check.purpose != SubtreeUse::Copy {
+        check.mask.check_nothing_below(check.at)?;
     }
     // If no file of Stead's own has a second name, the files need no check by inode.
     let may_have_hard_links = top.may_contain_hard_links();
@@ -137,13 +133,11 @@ pub(super) fn check_subtree(top: &Dir, check: &SubtreeCheck<'_>) -> StoreResult<
                 if check.purpose == SubtreeUse::MoveOrRemove
                     || check.mask.is_other_steads_state(&directory, &name)
                 {
-                    return protected_error(&path);
+                    return Err(hidden_path_error(&path));
                 }
                 continue;
             }
-            if check.protected.iter().flatten().any(|protected| protected.covers(&path, kind)) {
-                return protected_error(&path);
-            }
+            check.protected.iter().flatten().try_for_each(|protected| protected.check(&path, kind))?;
             match kind {
                 NodeKind::Directory => pending.push(path),
                 NodeKind::Special(_) if check.purpose == SubtreeUse::Copy => {

@@ -260,7 +260,7 @@ impl PhysicalStore {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if grep.skip.contains(&path) || grep.leaves_out(&rules, &path, kind) {
+            if grep.skips(&path) || grep.leaves_out(&rules, &path, kind) {
                 continue;
             }
             match kind {

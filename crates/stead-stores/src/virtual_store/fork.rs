@@ -26,6 +26,20 @@ const MAX_LAYERS: usize = 4;
 /// The namespace prefix of a merged layer, which no one can open: `Database::store` refuses the empty part.
 const UNNAMED_LAYER_PREFIX: &str = "[\"\",";
 
+/// A fork with what the database knows of where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForkRecord {
+    /// The fork.
+    pub fork: Fork,
+    /// The id of its volume. An id is never used again, so another fork of the same name has another one.
+    pub volume: i64,
+    /// The agent whose Workspace the fork's content comes from: its maker or, for a fork of a fork, the first one's.
+    pub origin: String,
+    /// The namespace of the Store that the fork's content comes from.
+    pub namespace: Vec<String>,
+}
+
 impl VirtualStore {
     /// Forks this volume, as this Store sees it, into a new namespace.
     ///
@@ -48,7 +62,7 @@ impl VirtualStore {
         let volume = self.database_inner().write(CommitSync::AsConfigured, move |transaction| {
             let volume = make_fork_volume(transaction, &base, as_of, &name)?;
             if let Some(fork) = &fork {
-                insert_fork(transaction.conn, volume.id, fork)?;
+                insert_fork(transaction.conn, volume.id, base.id, fork)?;
             }
             Ok(volume)
         })?;
@@ -61,6 +75,11 @@ impl VirtualStore {
 impl Database {
     /// The forks of an agent, sorted by name.
     pub fn forks(&self, owner: &str) -> StoreResult<Vec<Fork>> {
+        Ok(self.fork_records(owner)?.into_iter().map(|record| record.fork).collect())
+    }
+
+    /// The forks of an agent with where they come from, sorted by name.
+    pub fn fork_records(&self, owner: &str) -> StoreResult<Vec<ForkRecord>> {
         let reader = self.0.reader()?;
         Ok(load_forks(&reader, owner)?)
     }
@@ -89,6 +108,13 @@ impl Database {
             .lock()
             .retain(|cached_namespace, volume| *cached_namespace != namespace || volume.id == id);
         self.store(["forks", owner, name.as_str()])
+    }
+
+    /// The Store of this very fork; [`StoreError::NotFound`] if it was discarded, also if its owner has made another one
+    /// of the same name since.
+    pub fn open_fork(&self, record: &ForkRecord) -> StoreResult<VirtualStore> {
+        let store = self.fork_store(&record.fork.owner, &record.fork.name)?;
+        if store.volume.id == record.volume { Ok(store) } else { Err(StoreError::NotFound) }
     }
 }
 
@@ -229,14 +255,16 @@ fn merge_layers(transaction: &mut WriteTransaction<'_>, root: i64, layers: &[Lay
     Ok(Layer { vol, as_of: first.as_of })
 }
 
-/// Inserts the row that says whose fork a volume is.
-fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
+/// Inserts the row that says whose fork a volume is. `base` is the volume that it was made from.
+fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()> {
     let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, origin,
+                          hide)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+                 ifnull((SELECT origin FROM fork WHERE volume = ?13), ?4), ?14)",
     )?
     .execute(params![
         fork.owner,
@@ -250,7 +278,9 @@ fn insert_fork(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         quota,
         fork.created.0,
         fork.approval_policy.as_str(),
-        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>())
+        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>()),
+        base,
+        json(&fork.hide)
     ])?;
     Ok(())
 }
@@ -265,9 +295,20 @@ fn load_fork_volumes(conn: &Connection) -> Result<BTreeMap<String, Vec<i64>>> {
     Ok(volumes)
 }
 
-fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
+/// The namespace of the volume at the bottom of a fork.
+fn bottom_namespace(conn: &Connection, vol: i64) -> Result<Vec<String>> {
+    let mut statement = conn.prepare_cached("SELECT base, namespace FROM volume WHERE id = ?1")?;
+    let mut next = Some(vol);
+    let mut bottom = String::new();
+    while let Some(vol) = next {
+        (next, bottom) = statement.query_row([vol], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    }
+    serde_json::from_str(&bottom).map_err(|_| corrupt("the namespace of a volume can't be read"))
+}
+
+fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted FROM fork
+        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, volume, origin, hide FROM fork
          WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
@@ -280,19 +321,22 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
         let excluded: Vec<String> = texts(9)?;
         let excluded = excluded.iter().map(|path| VfsPath::parse(path).map_err(|_| damaged()));
         let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| damaged())?;
-        forks.push(Fork {
+        let fork = Fork {
             owner: owner.to_owned(),
             name: text(0)?.parse().map_err(|_| damaged())?,
             created_by: row.get(1)?,
             base_prefix: path(2)?,
             path: path(3)?,
             protect: texts(4)?,
+            hide: texts(12)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
             approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
             excluded: excluded.collect::<Result<_>>()?,
             created: Timestamp(row.get(7)?),
-        });
+        };
+        let (volume, origin) = (row.get(10)?, row.get(11)?);
+        forks.push(ForkRecord { fork, volume, origin, namespace: bottom_namespace(conn, volume)? });
     }
     Ok(forks)
 }

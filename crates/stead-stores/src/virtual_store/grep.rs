@@ -114,7 +114,7 @@ impl VirtualStore {
             Ok(None)
         })?;
         if let Some(loaded) = loaded {
-            loaded.visit(&mut |path, visited| {
+            loaded.visit(grep.hide.as_ref(), &mut |path, visited| {
                 let row = match visited {
                     Visited::Entry(row) => row,
                     Visited::LeftOut(row, reason) => {

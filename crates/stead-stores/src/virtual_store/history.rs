@@ -14,7 +14,7 @@ use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Time
 
 use crate::database::DatabaseInner;
 use crate::database::error::{Result, corrupt};
-use crate::database::maintenance::is_readable;
+use crate::database::maintenance::{check_none_lost_after, is_readable};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::feed;
@@ -59,6 +59,7 @@ impl VirtualStore {
         if !is_readable(&reader, revision.0)? {
             return Err(StoreError::Expired("the history doesn't reach back that far any more".into()).into());
         }
+        check_none_lost_after(&reader, revision.0)?;
         Ok(revision)
     }
 

@@ -200,6 +200,25 @@ impl<'c> VolumeTree<'c> {
         Ok(count)
     }
 
+    /// How many entries of a directory have a name that `is_counted` accepts.
+    pub(crate) fn count_names(&self, parent: i64, is_counted: impl Fn(&[u8]) -> bool) -> Result<u64> {
+        const SQL: [&str; 2] = entries!("SELECT e.name", "e.parent = ?3");
+        let mut count = 0;
+        if !self.base_layers.is_empty() {
+            self.children(parent, b"", -1, &mut |_, name| {
+                count += u64::from(is_counted(name));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            return Ok(count);
+        }
+        let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
+        let mut rows = statement.query(params![self.vol, self.as_of, parent])?;
+        while let Some(row) = rows.next()? {
+            count += u64::from(is_counted(row.get_ref(0)?.as_blob().unwrap_or_default()));
+        }
+        Ok(count)
+    }
+
     /// Visits all entries but the root, sorted by directory and name. Files whose names don't end with `ending` may be
     /// left out, except ignore files.
     pub(crate) fn all_entries(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {

@@ -42,6 +42,8 @@ pub(crate) mod tree;
 pub(crate) mod unchanged;
 mod walk;
 
+pub use fork::ForkRecord;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

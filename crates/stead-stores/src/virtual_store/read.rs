@@ -217,10 +217,16 @@ impl VirtualStore {
             let tree = snapshot.tree;
             // No name is empty, so every name comes after the empty one.
             let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
-            let row_limit =
-                i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
+            // How many of the rows are hidden isn't known in advance.
+            let row_limit = match page.hide {
+                None => i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1),
+                Some(_) => -1,
+            };
             let (mut entries, mut more) = (Vec::new(), false);
             tree.list_attrs(directory, after, row_limit, |attr, name| {
+                if page.hides(name) {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 if entries.len() == page.limit {
                     more = true;
                     return Ok(ControlFlow::Break(()));
@@ -228,8 +234,13 @@ impl VirtualStore {
                 entries.push(Entry { name: checked_name(name)?, attr });
                 Ok(ControlFlow::Continue(()))
             })?;
-            let total =
-                if page.after.is_none() && !more { entries.len() as u64 } else { tree.count(directory)? };
+            let total = if page.after.is_none() && !more {
+                entries.len() as u64
+            } else if page.hide.is_some() {
+                tree.count_names(directory, |name| !page.hides(name))?
+            } else {
+                tree.count(directory)?
+            };
             Ok(Listing { entries, total, more })
         })
     }

@@ -7,6 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use stead_core::StoreError;
+use stead_core::hide::HiddenNames;
 use stead_core::search::{DirectoryRules, IgnoreRules, LeftOutReason, MAX_IGNORE_FILE, WalkOptions};
 use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
@@ -70,7 +71,7 @@ impl VirtualStore {
             let top = snapshot.directory(at)?;
             LoadedTree::load(snapshot, top, &bounds)
         })?;
-        loaded.visit(&mut |path, visited| {
+        loaded.visit(walk.hide.as_ref(), &mut |path, visited| {
             let row = match visited {
                 Visited::Entry(row) => row,
                 Visited::LeftOut(row, reason) => {
@@ -226,8 +227,12 @@ impl LoadedTree {
         }
     }
 
-    /// Visits every entry with its path, a directory before its content.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], Visited<'_>) -> ControlFlow<()>) -> Result<()> {
+    /// Visits every entry with its path, a directory before its content. Leaves out what is hidden.
+    pub(super) fn visit(
+        &self,
+        hide: Option<&HiddenNames>,
+        visit: &mut dyn FnMut(&[u8], Visited<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let children_of = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
         // The directories on the way: the rows left in each, and the length of its path.
@@ -247,6 +252,9 @@ impl LoadedTree {
                 path.push(b'/');
             }
             path.extend_from_slice(&self.names[name.clone()]);
+            if hide.is_some_and(|hidden| hidden.hides_entry(&path)) {
+                continue;
+            }
             let left_out = self.left_out.get(&row.node);
             let entry = left_out.map_or(Visited::Entry(row), |&reason| Visited::LeftOut(row, reason));
             if visit(&path, entry).is_break() {

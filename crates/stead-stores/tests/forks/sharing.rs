@@ -18,6 +18,7 @@ fn fork_record(owner: &str, name: &str) -> Fork {
         base_prefix: VfsPath::parse("/notes").unwrap(),
         path: VfsPath::parse("/").unwrap(),
         protect: vec!["*.lock".into()],
+        hide: vec!["*.key".into(), "!a.key".into()],
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
         approval_policy: ApprovalPolicy::Changes,
@@ -111,7 +112,7 @@ fn a_page_of_a_directory_counts_what_the_fork_shows() {
     remove(&fork, "b");
     rename(&fork, "d", "b2");
     write(&fork, "e", "1");
-    let page = Page { after: Name::new(*b"a"), limit: 2 };
+    let page = Page { after: Name::new(*b"a"), limit: 2, ..Page::ALL };
     let listed = fork.list(&node_path(""), &page).unwrap();
     let names_found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
     assert_eq!((names_found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));
@@ -154,6 +155,25 @@ fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
     assert!(matches!(database.fork_store("coder", &draft.name), Err(StoreError::NotFound)));
     // The name is free again.
     Forks::fork(&base, &draft).unwrap();
+}
+
+#[test]
+fn a_fork_knows_where_it_comes_from_and_is_not_mistaken_for_another_of_its_name() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let first = Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    let of_the_fork = Fork { created_by: "reviewer".into(), ..fork_record("coder", "second") };
+    first.forks().unwrap().fork(&of_the_fork).unwrap();
+    let records = database.fork_records("coder").unwrap();
+    for record in &records {
+        assert_eq!((record.origin.as_str(), &*record.namespace), ("coder", &["base".to_owned()][..]));
+    }
+    assert_eq!(read(&database.open_fork(&records[0]).unwrap(), "f").unwrap(), "1");
+    first.maintenance().unwrap().destroy().unwrap();
+    Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    assert!(matches!(database.open_fork(&records[0]), Err(StoreError::NotFound)));
+    assert_eq!(database.fork_records("coder").unwrap()[1].origin, "coder");
 }
 
 #[test]

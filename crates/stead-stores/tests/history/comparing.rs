@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use stead_core::history::diff::ContentDiff;
-use stead_core::vfs::{DiffOptions, DifferenceKind, Overwrite, RemoveOptions};
+use stead_core::vfs::{DiffOptions, Difference, DifferenceKind, LogQuery, Overwrite, RemoveOptions};
 use stead_core::{Occurrences, Store};
 
 use crate::vfs_for;
 
 crate::on_every_store! {
     versions_are_compared_by_file_and_by_line
+    the_log_compares_each_change_with_the_state_before_it
     blame_names_the_agent_that_wrote_each_line
 }
 
@@ -50,6 +51,36 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
         .collect();
     assert_eq!(lines, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
     assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
+}
+
+fn the_log_compares_each_change_with_the_state_before_it(store: &Arc<dyn Store>) {
+    let a = vfs_for(store, "a");
+    a.write("/w/f", "1\n2\n").unwrap();
+    a.edit("/w/f", "2", "two", Occurrences::One).unwrap();
+    a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
+    a.write("/w/g", "other\n").unwrap();
+    a.remove_file("/w/g", RemoveOptions::default()).unwrap();
+    let query = LogQuery { diff: Some(DiffOptions::default()), ..LogQuery::default() };
+    let line = |difference: &Difference| match &difference.content {
+        Some(ContentDiff::Text(text)) => format!("{} {text}", difference.difference.as_str()),
+        Some(ContentDiff::Binary) => format!("{} binary", difference.difference.as_str()),
+        None => difference.difference.as_str().to_owned(),
+    };
+    let log = a.log(&query).unwrap();
+    // A fork has other changes before these.
+    let lines: Vec<_> = log[..5].iter().rev().flat_map(|entry| &entry.differences).map(line).collect();
+    assert_eq!(
+        lines,
+        [
+            "added @@ -0,0 +1,2 @@\n+1\n+2\n",
+            "changed @@ -1,2 +1,2 @@\n 1\n-2\n+two\n",
+            "moved",
+            "changed @@ -1,2 +1 @@\n-1\n-two\n+other\n",
+            "removed @@ -1 +0,0 @@\n-other\n",
+        ]
+    );
+    let without = a.log(&LogQuery::default()).unwrap();
+    assert!(without.iter().all(|entry| entry.differences.is_empty()), "{without:?}");
 }
 
 fn blame_names_the_agent_that_wrote_each_line(store: &Arc<dyn Store>) {

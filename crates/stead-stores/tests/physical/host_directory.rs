@@ -356,7 +356,7 @@ fn large_directories_are_paged_and_deep_trees_walked(confinement: Confinement) {
         std::fs::write(bench.host_path(&format!("many/{index:05}")), "").unwrap();
     }
     let after = Name::new(*b"01499");
-    let page = bench.store.list(&at("many"), &Page { after, limit: 10 }).unwrap();
+    let page = bench.store.list(&at("many"), &Page { after, limit: 10, ..Page::ALL }).unwrap();
     assert_eq!((page.total, page.more, page.entries.len()), (3_000, true, 10));
     assert_eq!(page.entries[0].name.as_bytes(), b"01500");
     // Deeper, and with a longer path, than the host accepts in one call.
@@ -498,7 +498,7 @@ fn a_directory_with_a_protected_name_can_not_be_moved_or_removed() {
     let bench = Bench::new();
     write(&bench.store, "repo/.git/hooks/pre-commit", "x");
     let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
-    let protected = ProtectedNames { globs, roots: vec!["repo".into()], side: Side::From };
+    let protected = ProtectedNames { globs, roots: vec!["repo".into()], side: Side::From, hidden: None };
     let remove = Step::Remove {
         at: at("repo"),
         subtree: Subtree::Any,

@@ -163,7 +163,7 @@ fn concurrent_changes_are_answered_as_if_they_had_run_one_after_the_other(confin
                         assert!(answers.lock().unwrap().insert(before, after).is_none());
                     }
                     let missing = apply(store, edit("nowhere".to_owned()));
-                    assert!(matches!(missing, Err(StoreError::NoMatch)), "{missing:?}");
+                    assert!(matches!(missing, Err(StoreError::EditMismatch(_))), "{missing:?}");
                 }
             });
         }

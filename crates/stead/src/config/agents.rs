@@ -1,10 +1,11 @@
 //! Reads `[agents.NAME]` and the Workspaces of each agent.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
-use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::glob::{Anchor, GlobError, PathGlobs};
+use stead_core::hide::HideGlobs;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
@@ -13,21 +14,31 @@ use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
+/// The names of all Stores.
+struct StoreNames<'d> {
+    /// In the order of the file.
+    in_order: &'d [String],
+    known: HashSet<&'d str>,
+}
+
+/// Reads the agents. `hide` has the hidden globs of Workspaces that set none themselves.
 pub(super) fn agents(
     document: &Document<'_>,
-    top: &mut Section<'_>,
+    top: &Section<'_>,
     stores: &[String],
+    hide: Option<&[String]>,
 ) -> BTreeMap<String, AgentConfig> {
+    let stores = &StoreNames { in_order: stores, known: stores.iter().map(String::as_str).collect() };
     let mut agents = BTreeMap::new();
-    for (name, mut section) in top.named_tables("agents") {
+    for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &name, &mut section, stores);
-        let quota = amount::read_quota(&mut section);
-        let tools = tools(&mut section);
-        reserved_keys::agent(&mut section);
+        let workspaces = workspaces(document, &name, &section, stores, hide);
+        let quota = amount::read_quota(&section);
+        let tools = tools(&section);
+        reserved_keys::agent(&section);
         if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
-                "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
+                "the agent `{name}` has no Workspace; add [[agents.{name}.workspaces]]"
             ));
         }
         section.reject_unknown_keys();
@@ -37,8 +48,8 @@ pub(super) fn agents(
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.
-fn tools(section: &mut Section<'_>) -> ToolChoice {
-    let mut tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
+fn tools(section: &Section<'_>) -> ToolChoice {
+    let tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
         let listed = section.texts(key)?;
         let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
         for name in &listed.value {
@@ -62,12 +73,13 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
 fn workspaces(
     document: &Document<'_>,
     name: &str,
-    agent: &mut Section<'_>,
-    stores: &[String],
+    agent: &Section<'_>,
+    stores: &StoreNames<'_>,
+    hide: Option<&[String]>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
-    for mut section in agent.tables("workspaces") {
+    for section in agent.tables("workspaces") {
         let prefix = section.required("prefix", "its logical path, such as \"/project\"");
         let prefix = prefix.and_then(|text| parse_path(&section, text));
         if let Some(prefix) = &prefix
@@ -85,7 +97,7 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
+        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide) {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -95,9 +107,10 @@ fn workspaces(
 
 /// Reads the rest of a Workspace's keys, and returns the Workspace if all of them are valid.
 fn workspace(
-    section: &mut Section<'_>,
+    section: &Section<'_>,
     prefix: Option<VfsPath>,
-    stores: &[String],
+    stores: &StoreNames<'_>,
+    hide: Option<&[String]>,
 ) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
@@ -118,9 +131,10 @@ fn workspace(
     }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|texts| globs(section, &texts));
+    let hide = hide_globs(section).or_else(|| hide.map(<[String]>::to_vec));
     let scratch = section.texts("scratch").and_then(|texts| globs(section, &texts)).unwrap_or_default();
     let quota = amount::read_quota(section);
-    let ask = match section.one_of("ask", &["never", "changes", "everything"]) {
+    let ask = match section.one_of("ask") {
         Some(WithSpan { value: "changes", .. }) => ApprovalPolicy::Changes,
         Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
         _ => ApprovalPolicy::Never,
@@ -133,6 +147,7 @@ fn workspace(
         path: path?.value,
         description,
         protect,
+        hide,
         scratch,
         quota,
         ask,
@@ -149,23 +164,37 @@ fn parse_path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<Vf
     }
 }
 
-fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Option<String> {
-    let names = || stores.iter().map(String::as_str);
-    if names().any(|store| store == name.value) {
+fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &StoreNames<'_>) -> Option<String> {
+    if stores.known.contains(name.value) {
         return Some(name.value.to_owned());
     }
+    let names = || stores.in_order.iter().map(String::as_str);
     let hint = match nearest(name.value, names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if stores.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
+        None if stores.known.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
         None => format!("there are {}", quoted_list(names())),
     };
     section.reject_value(name, format!("there is no Store `{}`; {hint}", name.value.escape_debug()));
     None
 }
 
+/// Reads the `hide` globs of the file or of a Workspace; `None` if there is no such key.
+pub(super) fn hide_globs(section: &Section<'_>) -> Option<Vec<String>> {
+    let texts = section.texts("hide")?;
+    checked_globs(section, &texts, |text| HideGlobs::new([text]).map(drop))
+}
+
 fn globs(section: &Section<'_>, texts: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
-    let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
-        Ok(_) => Some(text.value.to_owned()),
+    checked_globs(section, texts, |text| PathGlobs::new([text], Anchor::AnyDirectory).map(drop))
+}
+
+fn checked_globs(
+    section: &Section<'_>,
+    texts: &WithSpan<Vec<WithSpan<&str>>>,
+    check: impl Fn(&str) -> Result<(), GlobError>,
+) -> Option<Vec<String>> {
+    let glob = |text: &WithSpan<&str>| match check(text.value) {
+        Ok(()) => Some(text.value.to_owned()),
         Err(error) => {
             section.reject_value(text, error);
             None

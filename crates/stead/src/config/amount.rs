@@ -28,13 +28,9 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`.
-pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
+pub(super) fn read_quota(section: &Section<'_>) -> QuotaLimits {
     let mut limits = QuotaLimits::default();
-    if !section.has("quota") {
-        section.skip_key("quota");
-        return limits;
-    }
-    let Some(mut quota) = section.table("quota") else { return limits };
+    let Some(quota) = section.table("quota") else { return limits };
     for (key, limit) in [("bytes", &mut limits.bytes), ("file_bytes", &mut limits.file_bytes)] {
         if let Some(text) = quota.text(key) {
             match parse_bytes(text.value) {
@@ -49,9 +45,9 @@ pub(super) fn read_quota(section: &mut Section<'_>) -> QuotaLimits {
 }
 
 /// Reads `[history]`: how long versions are kept.
-pub(super) fn read_history(top: &mut Section<'_>) -> Retention {
+pub(super) fn read_history(top: &Section<'_>) -> Retention {
     let mut retention = Retention::default();
-    let Some(mut history) = top.table("history") else { return retention };
+    let Some(history) = top.table("history") else { return retention };
     if let Some(age) = history.text("age") {
         match parse_duration(age.value) {
             Ok(parsed) => retention.age = parsed,

@@ -1,19 +1,15 @@
-//! A configuration without a file: host directories as the Workspaces of one agent.
+//! `stead mcp DIR...`: host directories as the Workspaces of one agent, without a file that someone has to write.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use stead_core::store::QuotaLimits;
-use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
-use stead_stores::database::Retention;
-use stead_stores::{DisplacedRetention, state_folder_of};
+use stead_core::{AccessScope, VfsPath};
+use stead_stores::state_folder_of;
 
-use super::{
-    AgentConfig, AuditConfig, Config, DatabaseConfig, FILE_NAME, StoreConfig, WorkspaceConfig, directory_of,
-};
+use super::directories_file::DirectoriesFile;
+use super::{Config, FILE_NAME, StoreConfig, directories_file};
 use crate::error::{Error, Result, escaped_path};
 
 /// A directory and its Access Scope.
@@ -45,88 +41,119 @@ impl ScopedDirectory {
 }
 
 impl Config {
-    /// A configuration with these directories as Workspaces of one agent, each at `/` plus the directory's name.
+    /// A configuration with these directories as Workspaces of one agent, each at `/` plus the directory's name, with
+    /// history.
     ///
     /// Stead's own state is in the user's state folder, in a subfolder whose name depends on the directories, and never
-    /// inside them.
+    /// inside them. A `stead.toml` there says what is served, so that [`Config::find`] finds it from the directories.
     pub fn for_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
-        for_directories(agent, directories, |directories| {
-            state_folder_of(directories).ok_or_else(|| {
-                Error::Invalid("there is no home directory for the state; set XDG_STATE_HOME".into())
-            })
-        })
+        let (file, config) = describe(agent, directories, user_state_folder)?;
+        file.write(config.file()).map_err(state_folder_error)?;
+        Ok(config)
+    }
+
+    /// Fails if [`Config::for_directories`] would refuse these directories. Otherwise returns them as absolute paths
+    /// without symlinks, ordered by path. Writes nothing.
+    pub fn resolve_directories(directories: &[ScopedDirectory]) -> Result<Vec<ScopedDirectory>> {
+        let (_, config) = describe("agent", directories, user_state_folder)?;
+        Ok(config.scoped_directories("agent"))
+    }
+
+    /// The directories that an agent has in a configuration of [`Config::for_directories`]. `None` if this is another
+    /// configuration, or has no such agent.
+    pub fn served_directories(&self, agent: &str) -> Option<Vec<ScopedDirectory>> {
+        let is_own = directories_file::is_in_state_folder(&self.file) && self.agents.contains_key(agent);
+        is_own.then(|| self.scoped_directories(agent))
+    }
+
+    /// The host directories of an agent's Workspaces.
+    fn scoped_directories(&self, agent: &str) -> Vec<ScopedDirectory> {
+        let workspaces = self.agents.get(agent).map_or(&[][..], |agent| &agent.workspaces);
+        let directory = |store: &str| match self.stores.get(store) {
+            Some(StoreConfig::Physical { path, .. }) => Some(path.clone()),
+            _ => None,
+        };
+        let scoped = workspaces.iter().filter_map(|workspace| {
+            Some(ScopedDirectory { path: directory(&workspace.store)?, scope: workspace.scope })
+        });
+        scoped.collect()
     }
 }
 
-fn for_directories(
+fn user_state_folder(directories: &[&Path]) -> Result<PathBuf> {
+    state_folder_of(directories)
+        .ok_or_else(|| Error::Invalid("there is no home directory for the state; set XDG_STATE_HOME".into()))
+}
+
+/// The file that describes these directories, and the same as a configuration. Writes nothing.
+fn describe(
     agent: &str,
     directories: &[ScopedDirectory],
     state_folder: impl FnOnce(&[&Path]) -> Result<PathBuf>,
-) -> Result<Config> {
-    let (mut stores, mut workspaces, mut real_paths) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for directory in directories {
-        let path = fs::canonicalize(&directory.path)
-            .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
-            .map_err(|cause| {
-                Error::host(format!("`{}` can't be used", escaped_path(&directory.path)), cause)
-            })?;
-        let prefix = free_prefix(&path, &workspaces)?;
-        let store = prefix.as_str().trim_start_matches('/').to_owned();
-        stores.insert(
-            store.clone(),
-            StoreConfig::Physical {
-                path: path.clone(),
-                displaced_retention: Some(DisplacedRetention::default()),
-            },
-        );
-        workspaces.push(WorkspaceConfig {
-            prefix,
-            scope: directory.scope,
-            store,
-            path: VfsPath::root(),
-            description: None,
-            protect: None,
-            scratch: Vec::new(),
-            quota: QuotaLimits::default(),
-            ask: ApprovalPolicy::Never,
-        });
-        real_paths.push(path);
+) -> Result<(DirectoriesFile, Config)> {
+    let mut resolved = directories
+        .iter()
+        .map(|directory| Ok((resolve(&directory.path)?, directory)))
+        .collect::<Result<Vec<_>>>()?;
+    // The same directories have the same prefixes, in whatever order they are given.
+    resolved.sort_by(|(a, first), (b, second)| a.cmp(b).then(first.scope.name().cmp(second.scope.name())));
+    resolved.dedup_by(|(a, first), (b, second)| a == b && first.scope == second.scope);
+    let (mut file, mut prefixes) = (DirectoriesFile::new(agent), Vec::new());
+    for (path, directory) in &resolved {
+        let prefix = free_prefix(path, &prefixes)?;
+        let text = path.to_str().ok_or_else(|| {
+            Error::Invalid(format!(
+                "the path of `{}` isn't valid UTF-8, so a stead.toml can't name it; rename the directory",
+                escaped_path(&directory.path)
+            ))
+        })?;
+        file.add(agent, &prefix, text, directory.scope);
+        prefixes.push(prefix);
     }
-    let agent_config = AgentConfig { workspaces, ..AgentConfig::default() };
-    if let Some(bypass) = agent_config.bypasses(&stores).first() {
-        let path_as_written = |workspace: &WorkspaceConfig| {
-            let index = agent_config.workspaces.iter().position(|known| known == workspace);
-            index.map_or_else(String::new, |index| escaped_path(&directories[index].path).to_string())
+    let mut paths: Vec<_> = resolved.iter().map(|(path, _)| path.as_path()).collect();
+    paths.dedup();
+    let state_folder = state_folder(&paths)?;
+    let mut config = Config::parse(&file.to_text(), &state_folder.join(FILE_NAME))?;
+    // Another server on the same directories may change the file. This one keeps the scopes that it was started with.
+    config.follows_file = false;
+    if let Some(agent_config) = config.agents.get(agent)
+        && let Some(bypass) = agent_config.bypasses(&config.stores).first()
+    {
+        let path_as_written = |prefix: &VfsPath| {
+            let index = prefixes.iter().position(|known| known == prefix);
+            index.map_or_else(String::new, |index| escaped_path(&resolved[index].1.path).to_string())
         };
-        return Err(Error::Invalid(
-            bypass.message(&path_as_written(bypass.inner), &path_as_written(bypass.outer)),
-        ));
+        let message =
+            bypass.message(&path_as_written(&bypass.inner.prefix), &path_as_written(&bypass.outer.prefix));
+        return Err(Error::Invalid(message));
     }
-    let real_paths: Vec<_> = real_paths.iter().map(PathBuf::as_path).collect();
-    let state_directory = state_folder(&real_paths)?;
-    create_private_directories(&state_directory).map_err(state_folder_error)?;
-    let file = state_directory.join(FILE_NAME);
-    Ok(Config {
-        database: DatabaseConfig::default_in(directory_of(&file)),
-        file,
-        stores,
-        agents: BTreeMap::from([(agent.to_owned(), agent_config)]),
-        audit: AuditConfig { enabled: true },
-        history: Retention::default(),
-        warnings: Vec::new(),
-        host_checks: Vec::new(),
-    })
+    Ok((file, config))
+}
+
+/// The path of a directory without symlinks.
+fn resolve(directory: &Path) -> Result<PathBuf> {
+    fs::canonicalize(directory)
+        .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
+        .map_err(|cause| {
+            let moved = cause.kind() == io::ErrorKind::NotFound && Config::has_served(directory);
+            let hint = if moved {
+                " any more (if it was moved: move it back, or give its new path, where a new history begins)"
+            } else {
+                ""
+            };
+            Error::host(format!("`{}` can't be used{hint}", escaped_path(directory)), cause)
+        })
 }
 
 /// Says which variable decides where the folder is, but not its path: an agent may read the message.
 fn state_folder_error(cause: io::Error) -> Error {
-    let what = "Stead can't create its state folder in the directory that XDG_STATE_HOME names (`~/.local/state` if it \
+    let what = "Stead can't write to its state folder in the directory that XDG_STATE_HOME names (`~/.local/state` if it \
                 isn't set); set XDG_STATE_HOME to a directory that you may write to";
     Error::host(what, cause)
 }
 
 /// `/` plus the directory's name, with a number if another Workspace has that prefix.
-fn free_prefix(path: &Path, workspaces: &[WorkspaceConfig]) -> Result<VfsPath> {
+fn free_prefix(path: &Path, taken: &[VfsPath]) -> Result<VfsPath> {
     let name = path.file_name().map_or(Some("host"), OsStr::to_str);
     let base = name.and_then(|name| VfsPath::parse(&format!("/{name}")).ok()).ok_or_else(|| {
         Error::Invalid(format!(
@@ -137,13 +164,8 @@ fn free_prefix(path: &Path, workspaces: &[WorkspaceConfig]) -> Result<VfsPath> {
     let numbered = (2..).map_while(|n| VfsPath::parse(&format!("{base}-{n}")).ok());
     let free = std::iter::once(base.clone())
         .chain(numbered)
-        .find(|prefix| !workspaces.iter().any(|workspace| workspace.prefix == *prefix));
+        .find(|prefix| !taken.iter().any(|known| known == prefix));
     Ok(free.unwrap_or(base))
-}
-
-fn create_private_directories(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)
 }
 
 #[cfg(test)]
@@ -152,10 +174,20 @@ mod tests {
     use super::*;
     use crate::Stead;
 
+    fn scoped(path: impl Into<PathBuf>, scope: AccessScope) -> ScopedDirectory {
+        ScopedDirectory { path: path.into(), scope }
+    }
+
+    /// Like [`Config::for_directories`], with its state in a folder of the test.
+    fn serve(agent: &str, directories: &[ScopedDirectory], state: &Path) -> Result<Config> {
+        let (file, config) = describe(agent, directories, |_| Ok(state.to_owned()))?;
+        file.write(config.file()).map_err(state_folder_error)?;
+        Ok(config)
+    }
+
     #[test]
     fn a_scope_may_follow_the_directory() {
         let parse = |text: &str| ScopedDirectory::parse(OsStr::new(text));
-        let scoped = |path: &str, scope| ScopedDirectory { path: path.into(), scope };
         assert_eq!(parse("src"), scoped("src", AccessScope::ReadOnly));
         assert_eq!(parse("src:rw"), scoped("src", AccessScope::ReadWrite));
         assert_eq!(parse("/a:b:wo"), scoped("/a:b", AccessScope::WriteOnly));
@@ -166,9 +198,9 @@ mod tests {
     fn if_the_state_folder_cannot_be_created_the_error_names_its_variable_and_no_host_path() {
         let host = tempfile::tempdir().unwrap();
         fs::write(host.path().join("file"), "").unwrap();
-        let directories = [ScopedDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
-        let state = host.path().join("file/stead/x");
-        let message = for_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
+        let directories = [scoped(host.path(), AccessScope::ReadOnly)];
+        let message =
+            serve("agent", &directories, &host.path().join("file/stead/x")).unwrap_err().to_string();
         assert!(message.contains("set XDG_STATE_HOME to a directory that you may write"), "{message}");
         assert!(!message.contains(host.path().to_str().unwrap()), "{message}");
     }
@@ -181,11 +213,8 @@ mod tests {
         fs::create_dir_all(&second).unwrap();
         fs::write(first.join("a"), "1").unwrap();
         let state = host.path().join("x/src/state");
-        let directories = [
-            ScopedDirectory { path: first.clone(), scope: AccessScope::ReadOnly },
-            ScopedDirectory { path: second.clone(), scope: AccessScope::ReadWrite },
-        ];
-        let config = for_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
+        let directories = [scoped(&first, AccessScope::ReadOnly), scoped(&second, AccessScope::ReadWrite)];
+        let config = serve("agent", &directories, &state).unwrap();
         let stead = Stead::open(&config, "agent").unwrap();
         let prefixes: Vec<_> =
             stead.vfs().workspaces().map(|workspace| workspace.prefix().to_string()).collect();
@@ -195,19 +224,75 @@ mod tests {
         stead.vfs().write("/src-2/b", "2").unwrap();
         assert_eq!(fs::read(second.join("b")).unwrap(), b"2");
         // Even if the state folder lies inside one of the directories, its content can't be reached.
-        let database = state.join(".stead/stead.db");
-        assert!(database.is_file());
-        let logical = format!(
-            "/src{}",
-            database.strip_prefix(&first).map(|relative| format!("/{}", relative.display())).unwrap()
-        );
-        assert!(stead.vfs().read(logical.as_str()).is_err());
+        for own in ["state/.stead/stead.db", "state/stead.toml"] {
+            assert!(first.join(own).is_file(), "{own}");
+            assert!(stead.vfs().read(format!("/src/{own}").as_str()).is_err(), "{own}");
+        }
     }
 
     #[test]
     fn a_path_that_is_no_directory_is_refused() {
         let host = tempfile::tempdir().unwrap();
-        let missing = ScopedDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
-        assert!(for_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());
+        let missing = scoped(host.path().join("no"), AccessScope::ReadOnly);
+        assert!(serve("agent", &[missing], host.path()).is_err());
+    }
+
+    #[test]
+    fn the_prefixes_do_not_depend_on_the_order_of_the_directories() {
+        let host = tempfile::tempdir().unwrap();
+        let directories = ["y/src", "x/src"].map(|name| {
+            fs::create_dir_all(host.path().join(name)).unwrap();
+            scoped(host.path().join(name), AccessScope::ReadOnly)
+        });
+        let reversed = [directories[1].clone(), directories[0].clone(), directories[1].clone()];
+        let file_of = |directories: &[ScopedDirectory]| {
+            describe("agent", directories, |_| Ok("/state".into())).unwrap().0
+        };
+        assert_eq!(file_of(&directories), file_of(&reversed));
+    }
+
+    #[test]
+    fn the_file_describes_the_same_stead_and_offers_its_history() {
+        let host = tempfile::tempdir().unwrap();
+        let (code, state) = (host.path().join("my code"), host.path().join("state"));
+        fs::create_dir(&code).unwrap();
+        let served = serve("agent", &[scoped(&code, AccessScope::ReadWrite)], &state).unwrap();
+        let loaded = Config::load(&state.join(FILE_NAME)).unwrap();
+        assert_eq!((&served.stores, &served.agents), (&loaded.stores, &loaded.agents));
+        assert!(loaded.agents["agent"].tools.history);
+        assert!(loaded.warnings().is_empty(), "{:?}", loaded.warnings());
+        // A running server keeps its scopes, whatever another one writes to the file.
+        assert_eq!((served.file_to_follow(), loaded.file_to_follow()), (None, Some(loaded.file())));
+    }
+
+    #[test]
+    fn the_newest_scopes_of_an_agent_win_and_other_agents_stay() {
+        let host = tempfile::tempdir().unwrap();
+        let (code, state) = (host.path().join("code"), host.path().join("state"));
+        fs::create_dir(&code).unwrap();
+        serve("writer", &[scoped(&code, AccessScope::ReadWrite)], &state).unwrap();
+        serve("reader", &[scoped(&code, AccessScope::ReadWrite)], &state).unwrap();
+        let own = serve("reader", &[scoped(&code, AccessScope::ReadOnly)], &state).unwrap();
+        assert_eq!(own.agents.keys().collect::<Vec<_>>(), ["reader"], "a server serves only its own agent");
+        let loaded = Config::load(&state.join(FILE_NAME)).unwrap();
+        let scope = |agent: &str| loaded.agents[agent].workspaces[0].scope;
+        assert_eq!((scope("reader"), scope("writer")), (AccessScope::ReadOnly, AccessScope::ReadWrite));
+    }
+
+    #[test]
+    fn a_file_that_says_the_same_already_is_not_written_again() {
+        let host = tempfile::tempdir().unwrap();
+        let (code, state) = (host.path().join("code"), host.path().join("state"));
+        fs::create_dir(&code).unwrap();
+        let serve = || serve("agent", &[scoped(&code, AccessScope::ReadWrite)], &state).unwrap();
+        serve();
+        let with_comment = format!("{}# mine\n", fs::read_to_string(state.join(FILE_NAME)).unwrap());
+        fs::write(state.join(FILE_NAME), &with_comment).unwrap();
+        serve();
+        assert_eq!(fs::read_to_string(state.join(FILE_NAME)).unwrap(), with_comment);
+        // What can't be read as such a file is replaced.
+        fs::write(state.join(FILE_NAME), "half a li").unwrap();
+        serve();
+        assert!(Config::load(&state.join(FILE_NAME)).is_ok());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The checks change nothing: they open no Store and create no files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -125,11 +125,11 @@ impl Config {
     }
 
     /// Fails if this configuration must not replace one that works: if it is empty (the file may be in the middle of
-    /// being written), if it names something that doesn't exist, or if a Workspace gives access to what another one
-    /// withholds.
+    /// being written), if it names something that doesn't exist, if a Workspace gives access to what another one
+    /// withholds, or if two Stores contradict each other.
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.check_host().problems;
-        problems.extend(self.bypassed_workspaces());
+        problems.extend(self.contradictions());
         if self.stores.is_empty() && self.agents.is_empty() {
             let message = "the file is empty: it has no Store and no agent".to_owned();
             problems.push(ConfigDiagnostic { line: 1, column: 1, message });
@@ -140,22 +140,34 @@ impl Config {
         }
     }
 
-    /// The Workspaces whose files can be reached through another one that allows more, by line.
-    pub(super) fn bypassed_workspaces(&self) -> Vec<ConfigDiagnostic> {
+    /// What two parts of the file say differently about the same files, by line.
+    pub(super) fn contradictions(&self) -> Vec<ConfigDiagnostic> {
+        let mut problems = self.bypassed_workspaces();
+        problems.extend(self.contradicting_stores());
+        problems.sort();
+        problems
+    }
+
+    /// The Workspaces whose files can be reached through another one that allows more.
+    fn bypassed_workspaces(&self) -> Vec<ConfigDiagnostic> {
+        let mut positions: Option<HashMap<_, _>> = None;
         let mut problems = Vec::new();
         for (name, agent) in &self.agents {
             for (inner, message) in agent.bypass_messages(&self.stores) {
-                let is_this_workspace = |check: &&HostCheck| matches!(&check.kind, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
-                let (line, column) = self
-                    .host_checks
-                    .iter()
-                    .find(is_this_workspace)
-                    .map_or((1, 1), |check| (check.line, check.column));
+                let positions = positions.get_or_insert_with(|| self.workspace_positions().collect());
+                let (line, column) = positions.get(&(name, &inner)).copied().unwrap_or((1, 1));
                 problems.push(ConfigDiagnostic { line, column, message });
             }
         }
-        problems.sort();
         problems
+    }
+
+    /// The line and column of each Workspace, by agent and prefix.
+    fn workspace_positions(&self) -> impl Iterator<Item = ((&String, &VfsPath), (usize, usize))> {
+        self.host_checks.iter().filter_map(|check| match &check.kind {
+            HostCheckKind::Overlap { agent, prefix } => Some(((agent, prefix), (check.line, check.column))),
+            _ => None,
+        })
     }
 
     fn store_directory(&self, store: &str) -> Option<&Path> {

@@ -28,12 +28,16 @@ mod agents;
 mod amount;
 mod config_error;
 mod directories;
+mod directories_file;
 mod find;
 mod host_check;
+mod keys;
+mod line_index;
 mod nearest;
 mod overlap;
 mod reserved_keys;
 mod section;
+mod shared_directory;
 mod stores;
 mod workspace_location;
 
@@ -47,9 +51,10 @@ use stead_stores::database::Retention;
 use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
 
-pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems};
+pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems, SkipReason, SkippedFile, SteadChoice};
 pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
+pub use keys::json_schema;
 
 use host_check::HostCheck;
 use section::{Document, Section};
@@ -64,6 +69,7 @@ pub const STATE_DIRECTORY_NAME: &str = ".stead";
 #[derive(Debug, Clone)]
 pub struct Config {
     file: PathBuf,
+    follows_file: bool,
     /// The database of the Virtual Stores.
     pub database: DatabaseConfig,
     /// The Stores, by name.
@@ -145,6 +151,9 @@ pub struct WorkspaceConfig {
     pub description: Option<String>,
     /// Globs of files that agents may not change; `None` means the default ones.
     pub protect: Option<Vec<String>>,
+    /// Globs of names that are hidden from agents: the Workspace's own, or else those of the file; `None` means the
+    /// default ones.
+    pub hide: Option<Vec<String>>,
     /// Globs of files without history.
     pub scratch: Vec<String>,
     /// The limits on the Workspace.
@@ -154,10 +163,11 @@ pub struct WorkspaceConfig {
 }
 
 impl AgentConfig {
-    /// Removes the protection from the agent's Workspaces, for acts of a person in the agent's place.
+    /// Removes the protection from the agent's Workspaces and hides nothing in them, for acts of a person in the agent's
+    /// place.
     pub fn without_protection(mut self) -> Self {
         for workspace in &mut self.workspaces {
-            workspace.protect = Some(Vec::new());
+            (workspace.protect, workspace.hide) = (Some(Vec::new()), Some(Vec::new()));
         }
         self
     }
@@ -169,10 +179,11 @@ impl Config {
         Config::load(&Config::find(explicit)?)
     }
 
-    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds.
+    /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds, and that no two
+    /// Stores contradict each other.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let config = Config::read(file)?;
-        let problems = config.bypassed_workspaces();
+        let problems = config.contradictions();
         if problems.is_empty() {
             Ok(config)
         } else {
@@ -201,6 +212,7 @@ impl Config {
         match parts {
             Some((database, stores, agents, audit, history)) if problems.is_empty() => Ok(Config {
                 file: file.to_owned(),
+                follows_file: true,
                 database,
                 stores,
                 agents,
@@ -216,6 +228,12 @@ impl Config {
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The file whose changes a running server follows. `None` for [`Config::for_directories`]: the scopes of such a
+    /// server are those that it was started with.
+    pub fn file_to_follow(&self) -> Option<&Path> {
+        self.follows_file.then_some(&*self.file)
     }
 
     /// The directory of the parts of the audit that are not in the database.
@@ -260,19 +278,20 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
         let message = "the file is empty: it has no Store and no agent; `stead init` writes one that works";
         document.add_warning(&(0..0), message);
     }
-    let mut top = document.root_section(table);
-    let database = stores::database(&mut top, directory);
-    let stores = stores::stores(&mut top, directory);
-    let agents = agents::agents(document, &mut top, &stores.names);
-    let audit = read_audit(&mut top);
-    let history = amount::read_history(&mut top);
-    reserved_keys::top_level(&mut top);
+    let top = document.root_section(table);
+    let database = stores::database(&top, directory);
+    let stores = stores::stores(&top, directory);
+    let hide = agents::hide_globs(&top);
+    let agents = agents::agents(document, &top, &stores.names, hide.as_deref());
+    let audit = read_audit(&top);
+    let history = amount::read_history(&top);
+    reserved_keys::top_level(&top);
     top.reject_unknown_keys();
     (database, stores.valid, agents, audit, history)
 }
 
-fn read_audit(top: &mut Section<'_>) -> AuditConfig {
-    let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
+fn read_audit(top: &Section<'_>) -> AuditConfig {
+    let Some(section) = top.table("audit") else { return AuditConfig { enabled: true } };
     let enabled = section.boolean("enabled").is_none_or(|enabled| enabled.value);
     section.reject_unknown_keys();
     AuditConfig { enabled }

@@ -5,12 +5,13 @@
 //! Then the Access Scope of one Workspace doesn't hold for files that are reached through the other. A nested Workspace
 //! is not such a case: it replaces what the outer one has at its path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use stead_core::store::QuotaLimits;
 use stead_core::workspace::DEFAULT_PROTECT;
 use stead_core::{Access, VfsPath};
 
-use super::workspace_location::WorkspaceLocation;
+use super::workspace_location::{LocationKey, WorkspaceLocation};
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
 
 /// A Workspace that withholds something which another Workspace of the same agent allows on the same files.
@@ -33,31 +34,96 @@ enum Withheld {
     Protect,
 }
 
+/// Workspaces that show the same directory under the same rules, so that one comparison is enough for all of them.
+struct SimilarWorkspaces<'c> {
+    location: WorkspaceLocation,
+    rules: WorkspaceConfig,
+    /// Each with its position in the file.
+    members: Vec<(usize, &'c WorkspaceConfig)>,
+}
+
+/// Groups Workspaces by where their files are and by the rules for them.
+fn group_similar<'c>(
+    workspaces: &'c [WorkspaceConfig],
+    stores: &BTreeMap<String, StoreConfig>,
+) -> Vec<SimilarWorkspaces<'c>> {
+    let mut groups: Vec<SimilarWorkspaces<'c>> = Vec::new();
+    let mut by_location: HashMap<WorkspaceLocation, Vec<usize>> = HashMap::new();
+    for (position, (workspace, location)) in
+        WorkspaceLocation::of_each(workspaces, stores).into_iter().enumerate()
+    {
+        let rules = rules_of(workspace);
+        let known = by_location.entry(location.clone()).or_default();
+        match known.iter().find(|group| groups[**group].rules == rules) {
+            Some(group) => groups[*group].members.push((position, workspace)),
+            None => {
+                known.push(groups.len());
+                groups.push(SimilarWorkspaces { location, rules, members: vec![(position, workspace)] });
+            }
+        }
+    }
+    groups
+}
+
+/// A Workspace without the settings that withhold nothing.
+fn rules_of(workspace: &WorkspaceConfig) -> WorkspaceConfig {
+    WorkspaceConfig {
+        prefix: VfsPath::root(),
+        store: String::new(),
+        path: VfsPath::root(),
+        description: None,
+        scratch: Vec::new(),
+        quota: QuotaLimits::default(),
+        ..workspace.clone()
+    }
+}
+
 impl AgentConfig {
     /// The Workspaces whose files can be reached through another one that allows more, in the order of the file.
-    pub(crate) fn bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<Bypass<'_>> {
+    pub(crate) fn bypasses<'c>(&'c self, stores: &BTreeMap<String, StoreConfig>) -> Vec<Bypass<'c>> {
         if self.workspaces.len() < 2 {
             return Vec::new();
         }
-        let locations = WorkspaceLocation::of_each(&self.workspaces, stores);
-        let mut bypasses: Vec<Bypass<'_>> = Vec::new();
-        for (inner, inner_location) in &locations {
-            for (outer, outer_location) in &locations {
-                let Some(below) = inner_location.below(outer_location) else { continue };
-                let is_known = bypasses.iter().any(|known| known.inner == *outer && known.outer == *inner);
-                if is_known
-                    || inner.prefix == outer.prefix
-                    || !self.is_reached_through(outer, below.as_deref())
-                {
-                    continue;
-                }
-                if let Some(withheld) = withheld(inner, outer, below.as_deref()) {
-                    bypasses.push(Bypass { inner, outer, withheld, below });
-                    break;
-                }
+        let groups = group_similar(&self.workspaces, stores);
+        let mut by_key: HashMap<LocationKey, Vec<usize>> = HashMap::new();
+        for (index, group) in groups.iter().enumerate() {
+            for key in group.location.keys() {
+                by_key.entry(key).or_default().push(index);
             }
         }
-        bypasses
+        let prefixes: HashSet<&VfsPath> = self.workspaces.iter().map(|workspace| &workspace.prefix).collect();
+        let mut found = Vec::new();
+        for inner in &groups {
+            let keys = inner.location.keys_of_containing();
+            let containing: BTreeSet<usize> =
+                keys.iter().filter_map(|key| by_key.get(key)).flatten().copied().collect();
+            let bypass_through = |outer: &SimilarWorkspaces<'c>| {
+                let below = inner.location.below(&outer.location)?;
+                let withheld = withheld(&inner.rules, &outer.rules, below.as_deref())?;
+                let is_reached = |member: &&(usize, &'c WorkspaceConfig)| {
+                    is_reached_through(&prefixes, member.1, below.as_deref())
+                };
+                let (position, outer) = outer.members.iter().find(is_reached)?;
+                Some((*position, *outer, withheld, below))
+            };
+            let bypasses = containing.into_iter().filter_map(|group| bypass_through(&groups[group]));
+            let Some((outer_position, outer, withheld, below)) = bypasses.min_by_key(|bypass| bypass.0)
+            else {
+                continue;
+            };
+            for (position, workspace) in &inner.members {
+                let (withheld, below) = (withheld.clone(), below.clone());
+                let bypass = Bypass { inner: workspace, outer, withheld, below };
+                found.push((*position, outer_position, bypass));
+            }
+        }
+        found.sort_by_key(|(inner, ..)| *inner);
+        // Of two Workspaces that each withhold something from the other, the first one is reported.
+        let mut reported = HashSet::new();
+        found.retain(|(inner, outer, _)| {
+            reported.insert((*inner, *outer)) && !reported.contains(&(*outer, *inner))
+        });
+        found.into_iter().map(|(.., bypass)| bypass).collect()
     }
 
     /// [`AgentConfig::bypasses`] as messages for the operator, each with the prefix of the Workspace that withholds
@@ -69,15 +135,18 @@ impl AgentConfig {
         };
         self.bypasses(stores).iter().map(with_prefix).collect()
     }
+}
 
-    /// Whether the path `below` a Workspace is reached through this Workspace, and not through one nested in it.
-    fn is_reached_through(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
-        let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
-        let containing = self.workspaces.iter().filter(|other| path.strip_prefix(&other.prefix).is_some());
-        containing
-            .max_by_key(|other| other.prefix.depth())
-            .is_none_or(|nearest| nearest.prefix == workspace.prefix)
-    }
+/// Whether the path `below` a Workspace is reached through this Workspace, and not through one nested in it. `prefixes`
+/// are those of all Workspaces of the agent.
+fn is_reached_through(
+    prefixes: &HashSet<&VfsPath>,
+    workspace: &WorkspaceConfig,
+    below: Option<&str>,
+) -> bool {
+    let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
+    let nearest = path.ancestors().find(|ancestor| prefixes.contains(ancestor));
+    nearest.is_none_or(|nearest| nearest == workspace.prefix)
 }
 
 /// What `inner` withholds and `outer` allows on the same files, if anything.

@@ -6,37 +6,34 @@
 use super::section::Section;
 
 /// Keys of a Workspace.
-pub(super) fn workspace(section: &mut Section<'_>) {
+pub(super) fn workspace(section: &Section<'_>) {
     section.boolean("managed");
-    section.one_of("per", &["agent", "thread"]);
-    section.one_of("fork", &["thread"]);
+    section.one_of("per");
+    section.one_of("fork");
     for key in ["managed", "per", "fork"] {
         section.warn_no_effect(key);
     }
 }
 
 /// Keys of an agent.
-pub(super) fn agent(section: &mut Section<'_>) {
-    let scope = section.one_of("scope", &["agent", "thread", "hybrid"]);
+pub(super) fn agent(section: &Section<'_>) {
+    let scope = section.one_of("scope");
     if scope.is_some_and(|scope| scope.value != "agent") {
         section.warn_no_effect("scope");
     }
     section.text("idle_timeout");
-    if let Some(mut state) = section.table("state") {
+    if let Some(state) = section.table("state") {
         state.boolean("enabled");
         state.reject_unknown_keys();
     }
-    if let Some(mut executor) = section.table("executor") {
-        // Each kind has its own keys, which are not checked here.
-        executor.one_of("kind", &["local", "docker", "e2b", "daytona", "modal"]);
-    }
+    section.table("executor");
     for key in ["idle_timeout", "state", "executor"] {
         section.warn_no_effect(key);
     }
 }
 
 /// Top-level tables.
-pub(super) fn top_level(top: &mut Section<'_>) {
+pub(super) fn top_level(top: &Section<'_>) {
     top.table("ttl");
     top.tables("organization");
     for key in ["ttl", "organization"] {

@@ -1,4 +1,4 @@
-//! A table of the file while it is read: a key that no reader asked for is reported as unknown.
+//! A table of the file while it is read: a key that [`keys`](super::keys) doesn't list is reported as unknown.
 //!
 //! Reading goes on after a problem, so that all problems are reported at once.
 
@@ -8,13 +8,15 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::config_error::{ConfigDiagnostic, line_and_column};
+use super::config_error::ConfigDiagnostic;
 use super::host_check::{HostCheck, HostCheckKind};
+use super::keys::{self, Key, TableKeys, ValueKind};
+use super::line_index::LineIndex;
 use super::nearest::{nearest, quoted_list};
 
 /// The file's text, and the problems, warnings and host checks collected while reading it.
 pub(super) struct Document<'t> {
-    text: &'t str,
+    lines: LineIndex<'t>,
     problems: RefCell<Vec<ConfigDiagnostic>>,
     warnings: RefCell<Vec<ConfigDiagnostic>>,
     host_checks: RefCell<Vec<HostCheck>>,
@@ -23,7 +25,7 @@ pub(super) struct Document<'t> {
 impl<'t> Document<'t> {
     pub(super) fn new(text: &'t str) -> Self {
         Document {
-            text,
+            lines: LineIndex::new(text),
             problems: RefCell::default(),
             warnings: RefCell::default(),
             host_checks: RefCell::default(),
@@ -32,28 +34,32 @@ impl<'t> Document<'t> {
 
     /// Reports a mistake.
     pub(super) fn add_problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
+        self.problems.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
     }
 
     /// Reports something that has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.warnings.borrow_mut().push(ConfigDiagnostic::at_span(self.text, span, &message.into()));
+        self.warnings.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
     }
 
     /// Adds a check to make on the host later, with the position in the file that it is about.
     fn add_host_check(&self, span: &Range<usize>, kind: HostCheckKind) {
-        let (line, column) = line_and_column(self.text, span.start);
+        let (line, column) = self.position(span);
         self.host_checks.borrow_mut().push(HostCheck { line, column, kind });
     }
 
     /// The line where a span begins.
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        line_and_column(self.text, span.start).0
+        self.position(span).0
+    }
+
+    fn position(&self, span: &Range<usize>) -> (usize, usize) {
+        self.lines.line_and_column(span.start)
     }
 
     /// The whole file as a section.
     pub(super) fn root_section<'d>(&'d self, table: &'d DeTable<'d>) -> Section<'d> {
-        Section { document: self, table, name: String::new(), span: 0..0, known_keys: Vec::new() }
+        Section { document: self, table, name: String::new(), span: 0..0, keys: &keys::ROOT }
     }
 
     /// The problems and warnings, by line, and the host checks.
@@ -73,7 +79,7 @@ pub(super) struct Section<'d> {
     name: String,
     /// Its span in the file: of its key, or, in a list of tables, of the table.
     span: Range<usize>,
-    known_keys: Vec<&'static str>,
+    keys: &'static TableKeys,
 }
 
 /// A value and its position in the file.
@@ -103,9 +109,16 @@ impl<'d> Section<'d> {
         if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
-    fn value(&mut self, key: &'static str) -> Option<&'d Spanned<DeValue<'d>>> {
-        self.known_keys.push(key);
-        self.table.get(key)
+    /// Narrows the section to the keys of one kind of table.
+    pub(super) fn use_keys(&mut self, keys: &'static TableKeys) {
+        self.keys = keys;
+    }
+
+    /// The description of a key that the reader asks for.
+    fn key(&self, name: &str) -> &'static Key {
+        self.keys
+            .key(name)
+            .unwrap_or_else(|| panic!("`{name}` isn't listed as a key of `{}`", self.keys.header))
     }
 
     fn key_span(&self, key: &str) -> Range<usize> {
@@ -114,12 +127,13 @@ impl<'d> Section<'d> {
 
     /// The value of a key, converted by `read`. If `read` returns `None`, reports that the value has to be `expected`.
     fn read<T>(
-        &mut self,
+        &self,
         key: &'static str,
         expected: &str,
         read: impl FnOnce(&'d DeValue<'d>) -> Option<T>,
     ) -> Option<WithSpan<T>> {
-        let found = self.value(key)?;
+        self.key(key);
+        let found = self.table.get(key)?;
         match read(found.get_ref()) {
             Some(value) => Some(WithSpan { value, span: found.span() }),
             None => {
@@ -130,23 +144,23 @@ impl<'d> Section<'d> {
         }
     }
 
-    pub(super) fn text(&mut self, key: &'static str) -> Option<WithSpan<&'d str>> {
+    pub(super) fn text(&self, key: &'static str) -> Option<WithSpan<&'d str>> {
         self.read(key, "text", |value| value.as_str())
     }
 
-    pub(super) fn number(&mut self, key: &'static str) -> Option<WithSpan<u64>> {
+    pub(super) fn number(&self, key: &'static str) -> Option<WithSpan<u64>> {
         self.read(key, "a number of at least 0", |value| {
             let integer = value.as_integer()?;
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         })
     }
 
-    pub(super) fn boolean(&mut self, key: &'static str) -> Option<WithSpan<bool>> {
+    pub(super) fn boolean(&self, key: &'static str) -> Option<WithSpan<bool>> {
         self.read(key, "true or false", |value| value.as_bool())
     }
 
     /// A list of texts, each with its position.
-    pub(super) fn texts(&mut self, key: &'static str) -> Option<WithSpan<Vec<WithSpan<&'d str>>>> {
+    pub(super) fn texts(&self, key: &'static str) -> Option<WithSpan<Vec<WithSpan<&'d str>>>> {
         self.read(key, "a list of texts", |value| {
             let with_span = |item: &'d Spanned<DeValue<'d>>| {
                 item.get_ref().as_str().map(|value| WithSpan { value, span: item.span() })
@@ -156,9 +170,8 @@ impl<'d> Section<'d> {
     }
 
     /// A text that has to be there; `explanation` explains it in the message.
-    pub(super) fn required(&mut self, key: &'static str, explanation: &str) -> Option<WithSpan<&'d str>> {
+    pub(super) fn required(&self, key: &'static str, explanation: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
-            self.known_keys.push(key);
             if self.has_similar_key(key) {
                 return None;
             }
@@ -168,36 +181,45 @@ impl<'d> Section<'d> {
         self.text(key)
     }
 
-    /// A text that has to be one of `choices`.
-    pub(super) fn one_of(&mut self, key: &'static str, choices: &[&str]) -> Option<WithSpan<&'d str>> {
+    /// A text that has to be one of the key's choices.
+    pub(super) fn one_of(&self, key: &'static str) -> Option<WithSpan<&'d str>> {
         let found = self.text(key)?;
+        let ValueKind::OneOf(choices) = self.key(key).value else {
+            panic!("`{key}` isn't listed as a choice");
+        };
         if choices.contains(&found.value) {
             return Some(found);
         }
+        self.reject_choice(key, &found, choices);
+        None
+    }
+
+    /// Reports that a value isn't one of the key's choices.
+    pub(super) fn reject_choice(&self, key: &str, found: &WithSpan<&str>, choices: &[&str]) {
         let hint = match nearest(found.value, choices.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it takes {}", quoted_list(choices.iter().copied())),
         };
-        self.reject_value(&found, format!("`{key}` can't be `{}`; {hint}", found.value.escape_debug()));
-        None
+        self.reject_value(found, format!("`{key}` can't be `{}`; {hint}", found.value.escape_debug()));
     }
 
     /// A table under a key.
-    pub(super) fn table(&mut self, key: &'static str) -> Option<Section<'d>> {
+    pub(super) fn table(&self, key: &'static str) -> Option<Section<'d>> {
         let table = self.read(key, "a table", |value| value.as_table())?;
         let span = self.key_span(key);
-        Some(self.subsection(self.qualified_name(key), table.value, span))
+        Some(self.subsection(self.qualified_name(key), table.value, span, self.inner_keys(key)))
     }
 
     /// The named tables under a key, such as `[stores.code]`.
-    pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(String, Section<'d>)> {
+    pub(super) fn named_tables(&self, key: &'static str) -> Vec<(String, Section<'d>)> {
         let Some(tables) = self.table(key) else { return Vec::new() };
         let mut named = Vec::new();
         for (name, value) in tables.table {
             match value.get_ref().as_table() {
                 Some(table) => {
                     let title = tables.qualified_name(name.get_ref());
-                    named.push((name.get_ref().to_string(), self.subsection(title, table, name.span())));
+                    let section = self.subsection(title, table, name.span(), tables.keys);
+                    named.push((name.get_ref().to_string(), section));
                 }
                 None => {
                     let message = format!(
@@ -215,7 +237,7 @@ impl<'d> Section<'d> {
     }
 
     /// The list of tables under a key, such as `[[agents.coder.workspaces]]`.
-    pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
+    pub(super) fn tables(&self, key: &'static str) -> Vec<Section<'d>> {
         let expected = format!("a list of tables: [[{}]]", self.qualified_name(key));
         let found = self.read(key, &expected, |value| {
             let with_span = |item: &'d Spanned<DeValue<'d>>| {
@@ -226,12 +248,31 @@ impl<'d> Section<'d> {
         let found = found.map(|found| found.value).unwrap_or_default();
         found
             .into_iter()
-            .map(|table| self.subsection(self.qualified_name(key), table.value, table.span))
+            .map(|table| {
+                self.subsection(self.qualified_name(key), table.value, table.span, self.inner_keys(key))
+            })
             .collect()
     }
 
-    fn subsection(&self, name: String, table: &'d DeTable<'d>, span: Range<usize>) -> Section<'d> {
-        Section { document: self.document, table, name, span, known_keys: Vec::new() }
+    /// The keys of the table or tables under a key. Where there are several kinds, the reader chooses one.
+    fn inner_keys(&self, key: &str) -> &'static TableKeys {
+        match self.key(key).value {
+            ValueKind::Table(keys)
+            | ValueKind::BooleanOrTable(keys)
+            | ValueKind::TableList(keys)
+            | ValueKind::NamedTables(&[keys, ..]) => keys,
+            _ => &keys::NONE,
+        }
+    }
+
+    fn subsection(
+        &self,
+        name: String,
+        table: &'d DeTable<'d>,
+        span: Range<usize>,
+        keys: &'static TableKeys,
+    ) -> Section<'d> {
+        Section { document: self.document, table, name, span, keys }
     }
 
     /// Warns that a key has no effect yet, if it is present.
@@ -257,21 +298,16 @@ impl<'d> Section<'d> {
         self.table.iter().any(|(key_in_file, _)| nearest(key_in_file.get_ref(), [key]).is_some())
     }
 
-    /// Accepts a key without reading it.
-    pub(super) fn skip_key(&mut self, key: &'static str) {
-        self.known_keys.push(key);
-    }
-
-    /// Ends the reading: reports every key that was neither read nor accepted.
-    pub(super) fn reject_unknown_keys(&mut self) {
+    /// Ends the reading: reports every key that the table doesn't have.
+    pub(super) fn reject_unknown_keys(&self) {
         for (key, _) in self.table {
             let name = key.get_ref().as_ref();
-            if self.known_keys.contains(&name) {
+            if self.keys.key(name).is_some() {
                 continue;
             }
-            let hint = match nearest(name, self.known_keys.iter().copied()) {
+            let hint = match nearest(name, self.keys.names()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it takes {}", quoted_list(self.known_keys.iter().copied())),
+                None => format!("it takes {}", quoted_list(self.keys.names())),
             };
             let owner = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
             let message = format!("`{}` isn't a known key of {owner}; {hint}", name.escape_debug());

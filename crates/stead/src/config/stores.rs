@@ -7,8 +7,12 @@ use stead_stores::DisplacedRetention;
 
 use super::amount;
 use super::host_check::HostCheckKind;
+use super::keys;
 use super::section::{Section, WithSpan};
 use super::{DatabaseConfig, StoreConfig};
+
+/// The kinds of Stores.
+const KINDS: [&str; 3] = ["physical", "virtual", "memory"];
 
 /// The valid Stores, and the names of all of them.
 pub(super) struct ParsedStores {
@@ -17,9 +21,9 @@ pub(super) struct ParsedStores {
     pub(super) names: Vec<String>,
 }
 
-pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfig {
+pub(super) fn database(top: &Section<'_>, directory: &Path) -> DatabaseConfig {
     let mut database = DatabaseConfig::default_in(directory);
-    let Some(mut section) = top.table("database") else { return database };
+    let Some(section) = top.table("database") else { return database };
     if let Some(url) = section.text("url") {
         match sqlite_file(url.value) {
             Ok(file) if directory.join(file).is_dir() => {
@@ -65,7 +69,7 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
     }
 }
 
-pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
+pub(super) fn stores(top: &Section<'_>, directory: &Path) -> ParsedStores {
     let mut stores = ParsedStores { valid: BTreeMap::new(), names: Vec::new() };
     for (name, mut section) in top.named_tables("stores") {
         if let Some(store) = store(&name, &mut section, directory) {
@@ -77,23 +81,23 @@ pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
 }
 
 fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
-    let kind = match section.has("kind") {
-        true => section.one_of("kind", &["physical", "virtual", "memory", "s3", "agentfs"]),
-        false => section.required("kind", "\"physical\", \"virtual\" or \"memory\""),
-    };
-    let Some(kind) = kind else {
-        // Without a kind, the valid keys are unknown.
-        return None;
-    };
+    // Without a kind, the valid keys are unknown.
+    let kind = section.required("kind", "\"physical\", \"virtual\" or \"memory\"")?;
     let store = match kind.value {
-        "physical" => read_physical(name, section, directory),
-        "virtual" => read_namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
-        "memory" => Some(StoreConfig::Memory),
+        "physical" => {
+            section.use_keys(&keys::PHYSICAL_STORE);
+            read_physical(name, section, directory)
+        }
+        "virtual" => {
+            section.use_keys(&keys::VIRTUAL_STORE);
+            read_namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace })
+        }
+        "memory" => {
+            section.use_keys(&keys::MEMORY_STORE);
+            Some(StoreConfig::Memory)
+        }
         other => {
-            let message = format!(
-                "a Store of the kind `{other}` is not supported in this version; use \"physical\", \"virtual\" or \"memory\""
-            );
-            section.reject_value(&kind, message);
+            section.reject_choice("kind", &WithSpan { value: other, span: kind.span }, &KINDS);
             return None;
         }
     };
@@ -101,7 +105,7 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
     store
 }
 
-fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+fn read_physical(name: &str, section: &Section<'_>, directory: &Path) -> Option<StoreConfig> {
     let path = section.required("path", "the directory, relative to this file")?;
     match path.value {
         "" => section.reject_value(&path, "`path` is empty; write \".\" for the directory of this file"),
@@ -120,16 +124,15 @@ fn read_physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Opt
 }
 
 /// Reads `keep`, how much displaced content is kept and for how long; `None` for `keep = false`.
-fn read_displaced_retention(section: &mut Section<'_>) -> Option<DisplacedRetention> {
+fn read_displaced_retention(section: &Section<'_>) -> Option<DisplacedRetention> {
     let mut options = DisplacedRetention::default();
     if !section.has("keep") {
-        section.skip_key("keep");
         return Some(options);
     }
     if section.is_bool("keep") {
         return section.boolean("keep").filter(|keep| keep.value).map(|_| options);
     }
-    let mut keep = section.table("keep")?;
+    let keep = section.table("keep")?;
     if let Some(age) = keep.text("age") {
         match amount::parse_duration(age.value) {
             Ok(parsed) => options.age = parsed,
@@ -154,9 +157,8 @@ fn resolve_path(directory: &Path, path: &str) -> PathBuf {
     if directory == Path::new(".") { PathBuf::from(path) } else { directory.join(path) }
 }
 
-fn read_namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
+fn read_namespace(name: &str, section: &Section<'_>) -> Option<Vec<String>> {
     if !section.has("namespace") {
-        section.skip_key("namespace");
         return Some(vec![name.to_owned()]);
     }
     let parts = section.texts("namespace")?;

@@ -13,7 +13,7 @@ use stead_core::name::unescape_octal;
 use super::{StoreConfig, WorkspaceConfig};
 
 /// Where a Workspace's files are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum WorkspaceLocation {
     /// A host directory.
     Host(HostDirectory),
@@ -24,7 +24,7 @@ pub(super) enum WorkspaceLocation {
 }
 
 /// A host directory, identified in ways that symlinks and bind mounts can't hide.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct HostDirectory {
     /// Its path without symlinks.
     path: PathBuf,
@@ -32,6 +32,17 @@ pub(super) struct HostDirectory {
     ancestors: Vec<(u64, u64, PathBuf)>,
     /// Its file system's device and its path in that file system, which is the same for every bind mount of it.
     in_file_system: Option<(String, PathBuf)>,
+}
+
+/// A name of a location. A location lies inside another one only if one of its
+/// [`WorkspaceLocation::keys_of_containing`] is one of the other's [`WorkspaceLocation::keys`].
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum LocationKey {
+    Virtual(Vec<String>, VfsPath),
+    Memory(String, VfsPath),
+    InFileSystem(String, PathBuf),
+    Inode(u64, u64),
+    Path(PathBuf),
 }
 
 impl WorkspaceLocation {
@@ -53,6 +64,30 @@ impl WorkspaceLocation {
             })
         };
         workspaces.iter().filter_map(|workspace| Some((workspace, location(workspace)?))).collect()
+    }
+
+    /// The keys that this location is found by.
+    pub(super) fn keys(&self) -> Vec<LocationKey> {
+        match self {
+            WorkspaceLocation::Virtual(namespace, path) => {
+                vec![LocationKey::Virtual(namespace.clone(), path.clone())]
+            }
+            WorkspaceLocation::Memory(name, path) => vec![LocationKey::Memory(name.clone(), path.clone())],
+            WorkspaceLocation::Host(directory) => directory.keys(),
+        }
+    }
+
+    /// The keys of every location that may contain this one, its own among them.
+    pub(super) fn keys_of_containing(&self) -> Vec<LocationKey> {
+        match self {
+            WorkspaceLocation::Virtual(namespace, path) => {
+                path.ancestors().map(|path| LocationKey::Virtual(namespace.clone(), path)).collect()
+            }
+            WorkspaceLocation::Memory(name, path) => {
+                path.ancestors().map(|path| LocationKey::Memory(name.clone(), path)).collect()
+            }
+            WorkspaceLocation::Host(directory) => directory.keys_of_containing(),
+        }
     }
 
     /// The path of this location below `outer`: `Some(Some(""))` if they are the same, `Some(None)` if it lies inside at a
@@ -93,6 +128,34 @@ impl HostDirectory {
         HostDirectory { path, ancestors, in_file_system }
     }
 
+    /// The device and inode of this directory, if it exists.
+    fn inode(&self) -> Option<(u64, u64)> {
+        let (device, inode, rest) = self.ancestors.first()?;
+        rest.as_os_str().is_empty().then_some((*device, *inode))
+    }
+
+    fn keys(&self) -> Vec<LocationKey> {
+        let in_file_system = self.in_file_system.clone();
+        let mut keys: Vec<_> = in_file_system
+            .map(|(device, path)| LocationKey::InFileSystem(device, path))
+            .into_iter()
+            .collect();
+        keys.push(match self.inode() {
+            Some((device, inode)) => LocationKey::Inode(device, inode),
+            None => LocationKey::Path(self.path.clone()),
+        });
+        keys
+    }
+
+    fn keys_of_containing(&self) -> Vec<LocationKey> {
+        let in_file_system = self.in_file_system.iter().flat_map(|(device, path)| {
+            path.ancestors().map(|path| LocationKey::InFileSystem(device.clone(), path.to_owned()))
+        });
+        let inodes = self.ancestors.iter().map(|(device, inode, _)| LocationKey::Inode(*device, *inode));
+        let paths = self.path.ancestors().map(|path| LocationKey::Path(path.to_owned()));
+        in_file_system.chain(inodes).chain(paths).collect()
+    }
+
     /// The path from `outer` to this directory, if a Physical Store on `outer` shows it. Such a Store doesn't cross
     /// mount points, so it doesn't show directories of another file system.
     fn below(&self, outer: &HostDirectory) -> Option<PathBuf> {
@@ -103,18 +166,22 @@ impl HostDirectory {
         {
             return Some(rest.to_owned());
         }
-        let Some((device, inode, _)) =
-            outer.ancestors.first().filter(|(.., rest)| rest.as_os_str().is_empty())
-        else {
+        let Some((device, inode)) = outer.inode() else {
             // `outer` doesn't exist yet, so only its path can be compared.
             return self.path.strip_prefix(&outer.path).ok().map(Path::to_owned);
         };
-        if self.ancestors.first().is_some_and(|(own_device, ..)| own_device != device) {
+        if self.ancestors.first().is_some_and(|(own_device, ..)| *own_device != device) {
             return None;
         }
-        let is_outer = |ancestor: &&(u64, u64, PathBuf)| (ancestor.0, ancestor.1) == (*device, *inode);
+        let is_outer = |ancestor: &&(u64, u64, PathBuf)| (ancestor.0, ancestor.1) == (device, inode);
         self.ancestors.iter().find(is_outer).map(|(.., rest)| rest.clone())
     }
+}
+
+/// The keys of each of these host directories. Two that have a key in common are the same directory.
+pub(super) fn keys_of_directories<'p>(directories: impl Iterator<Item = &'p Path>) -> Vec<Vec<LocationKey>> {
+    let mounts = read_mounts();
+    directories.map(|directory| HostDirectory::at(directory, &mounts).keys()).collect()
 }
 
 /// One line of the kernel's mount table.
@@ -125,6 +192,15 @@ struct MountEntry {
     /// The directory inside the file system that is mounted.
     root: PathBuf,
     mount_point: PathBuf,
+    /// Whether this is a stead that `stead mount` has mounted.
+    is_stead: bool,
+}
+
+/// Whether a path without symlinks lies inside a stead that `stead mount` has mounted.
+pub(super) fn is_in_mounted_stead(path: &Path) -> bool {
+    let containing = read_mounts().into_iter().filter(|mount| path.starts_with(&mount.mount_point));
+    // Of several mounts at one point, the last one is on top.
+    containing.max_by_key(|mount| mount.mount_point.components().count()).is_some_and(|mount| mount.is_stead)
 }
 
 fn read_mounts() -> Vec<MountEntry> {
@@ -133,7 +209,12 @@ fn read_mounts() -> Vec<MountEntry> {
     let parse_line = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = String::from_utf8_lossy(fields.next()?).into_owned();
-        Some(MountEntry { device, root: path(fields.next()?), mount_point: path(fields.next()?) })
+        let (root, mount_point) = (path(fields.next()?), path(fields.next()?));
+        // After a varying number of options, a hyphen, the type of the file system and its source.
+        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+        let (fs_type, source) = (fields.next()?, fields.next()?);
+        let is_stead = fs_type.starts_with(b"fuse") && source.starts_with(b"stead:");
+        Some(MountEntry { device, root, mount_point, is_stead })
     };
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }

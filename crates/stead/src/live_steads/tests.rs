@@ -305,3 +305,41 @@ fn a_stead_that_cannot_be_opened_leaves_nothing_behind() {
     assert!(steads.get(&Identity::agent("eve"), CountingEntry::new).is_err());
     assert!(steads.state.lock().slots.is_empty());
 }
+
+#[test]
+fn the_owner_of_a_fork_loses_access_with_its_maker() {
+    let host = tempfile::tempdir().unwrap();
+    let before = config(&host, &["ann", "bob", "eve"], "/notes");
+    let ann = Stead::open(&before, "ann").unwrap();
+    ann.vfs().write("/notes/a", "1").unwrap();
+    ann.fork_to("/notes", "draft", "bob").unwrap();
+    let steads = LiveSteads::of(&before);
+    let [bob, eve] = ["bob", "eve"].map(|agent| get(&steads, agent));
+    assert_eq!(bob.prefixes(), ["/forks/draft", "/notes"]);
+    let without_ann = config(&host, &["bob", "eve"], "/notes");
+    steads.withdraw(&without_ann);
+    assert!(bob.prefixes().is_empty() && !steads.has_access("bob"));
+    assert!(steads.has_access("eve") && eve.prefixes() == ["/notes"]);
+    // An identity whose stead is opened only now doesn't get around it.
+    let thread = Identity::agent("bob").with_thread("t");
+    assert!(steads.get(&thread, CountingEntry::new).is_err());
+    steads.replace(&without_ann).unwrap();
+    assert!(steads.has_access("bob"));
+    assert_eq!((bob.prefixes(), bob.forks()), (vec!["/notes".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_fork_that_was_made_again_is_not_shown_with_the_settings_of_the_old_one() {
+    let host = tempfile::tempdir().unwrap();
+    let config = config(&host, &["ann"], "/notes");
+    let other_process = Stead::open(&config, "ann").unwrap();
+    other_process.vfs().write("/notes/a", "1").unwrap();
+    let other_process = other_process.fork("/notes", "draft").unwrap();
+    let ann = get(&LiveSteads::of(&config), "ann");
+    let other_process = other_process.discard("draft").unwrap();
+    other_process.vfs().write("/notes/a", "2").unwrap();
+    other_process.fork("/notes", "draft").unwrap();
+    // Its stead has not been opened again since.
+    let error = ann.stead.lock().vfs().read("/forks/draft/a").unwrap_err().to_string();
+    assert!(error.contains("discarded"), "{error}");
+}

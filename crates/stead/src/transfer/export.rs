@@ -162,6 +162,8 @@ fn run(
             exporter.run(&top.path, &mut ArchiveSink::new(BufWriter::new(stream)))?;
         }
     }
+    let hidden = vfs.count_hidden(&top.path)?;
+    exporter.tally.count(|totals| totals.hidden = hidden);
     Ok(exporter.tally.totals)
 }
 

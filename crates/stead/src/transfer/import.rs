@@ -70,6 +70,7 @@ fn run(
         new_directories: HashSet::new(),
         created_symlinks: HashSet::new(),
         changed_directories: HashSet::new(),
+        hidden_names: HashSet::new(),
     };
     if is_new {
         importer.flush_if_full(&to)?;
@@ -146,6 +147,8 @@ pub(super) struct Importer<'v, 'w> {
     created_symlinks: HashSet<VfsPath>,
     /// Directories that got an entry since the import entered them, so that their time has changed.
     changed_directories: HashSet<VfsPath>,
+    /// Paths that were left out because their names are hidden.
+    hidden_names: HashSet<VfsPath>,
 }
 
 impl Importer<'_, '_> {
@@ -461,6 +464,12 @@ impl Importer<'_, '_> {
         match error {
             stead_core::Error::Protected { .. } | stead_core::Error::GitRepository { .. } => {
                 self.tally.protect(path);
+            }
+            stead_core::Error::HiddenName { .. } => {
+                // An archive may have many entries in one hidden directory.
+                if self.hidden_names.insert(path.clone()) {
+                    self.tally.count(|totals| totals.hidden += 1);
+                }
             }
             error if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
             error => return Err(error.into()),

@@ -69,6 +69,8 @@ pub struct TransferTotals {
     pub skipped: u64,
     /// Entries that were left out because a `protect` glob keeps agents from changing them.
     pub protected: u64,
+    /// Entries that were left out because their names are hidden from agents. A hidden directory counts once.
+    pub hidden: u64,
     /// Entries that should have been transferred but could not be.
     pub refused: u64,
 }

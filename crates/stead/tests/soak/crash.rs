@@ -99,10 +99,11 @@ impl Script {
             }
             (3, Some(content)) => {
                 let to = self.name();
-                if to != name {
-                    self.files.remove(&name);
-                    self.files.insert(to.clone(), content);
+                if to == name {
+                    return self.next();
                 }
+                self.files.remove(&name);
+                self.files.insert(to.clone(), content);
                 Act::Rename(name, to)
             }
             (4, Some(content)) => {

@@ -4,7 +4,8 @@ use stead::search::GrepQuery;
 use stead::store::Parents;
 use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{
-    DiffOptions, GlobQuery, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions, WalkQuery,
+    DiffOptions, DifferenceKind, GlobQuery, ListPage, LogQuery, Overwrite, PointInTime, RemoveOptions,
+    WalkQuery,
 };
 use stead::{AccessScope, ApprovalPolicy, Config, ErrorKind, MemoryStore, Stead, Workspace};
 use tempfile::TempDir;
@@ -170,6 +171,94 @@ fn a_fork_for_another_agent_or_under_another_configuration_keeps_its_exclusions(
         let denied = stead.vfs().read(format!("{prefix}/wo/{NAME}")).unwrap_err();
         assert!(denied.to_string().contains("the fork doesn't contain it"), "{denied}");
     }
+}
+
+#[test]
+fn a_fork_is_withheld_while_its_maker_can_not_read_the_base() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = config(&directory, CONFIG);
+    let owner = Stead::open(&before, "owner").unwrap();
+    owner.vfs().write(format!("/home/{NAME}"), SECRET).unwrap();
+    let coder = Stead::open(&before, "coder").unwrap().fork("/home", "mine").unwrap();
+    coder.fork_to("/home", "yours", "other").unwrap();
+    // A fork of a fork is as good as the Workspace at the bottom, also without the fork in between.
+    let coder = coder.fork("/forks/mine", "second").unwrap();
+    coder.discard("mine").unwrap();
+    let forks = [("coder", "second"), ("other", "yours")];
+
+    let home = "prefix = \"/home\"\n    scope = \"rw\"";
+    let elsewhere = CONFIG.replace("path = \"/home\"", "path = \"/elsewhere\"");
+    let write_only = CONFIG.replace(home, "prefix = \"/home\"\n    scope = \"wo\"");
+    for text in [elsewhere, write_only] {
+        let after = config(&directory, &text);
+        for (agent, name) in forks {
+            let stead = Stead::open(&after, agent).unwrap();
+            // As if there had never been one.
+            let error = |path: &str| stead.vfs().stat(path).unwrap_err().to_string();
+            let never = error("/forks/never");
+            for path in [format!("/forks/{name}"), format!("/forks/{name}/{NAME}"), "/forks".to_owned()] {
+                assert_eq!(error(&path), never.replace("/forks/never", &path));
+            }
+            assert_reveals_nothing(&format!("{:?}", stead.vfs().walk("/", &WalkQuery::default()).unwrap()));
+            assert_eq!(stead.forks().unwrap().count(), 0);
+            assert_eq!(
+                stead.diff_fork(name, DiffOptions::default()).unwrap_err().kind(),
+                ErrorKind::NotFound
+            );
+            let withheld: Vec<_> = stead.withheld_forks().unwrap().map(|fork| fork.name.as_str()).collect();
+            assert_eq!(withheld, [name]);
+        }
+    }
+    let renamed = CONFIG.replace("prefix = \"/home\"", "prefix = \"/renamed\"");
+    for text in [CONFIG, &renamed] {
+        let after = config(&directory, text);
+        for (agent, name) in forks {
+            let stead = Stead::open(&after, agent).unwrap();
+            let read = stead.vfs().read(format!("/forks/{name}/{NAME}")).unwrap();
+            assert_eq!(read.bytes, SECRET.as_bytes());
+        }
+    }
+    // A person can discard a withheld fork.
+    let after = config(&directory, &CONFIG.replace(home, "prefix = \"/home\"\n    scope = \"wo\""));
+    let stead = Stead::open(&after, "coder").unwrap().discard("second").unwrap();
+    assert_eq!(stead.withheld_forks().unwrap().count(), 0);
+    assert_eq!(Stead::open(&before, "coder").unwrap().forks().unwrap().count(), 0);
+}
+
+#[test]
+fn a_workspace_that_is_nested_in_the_base_later_is_a_barrier_in_the_fork() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = config(&directory, CONFIG);
+    let owner = Stead::open(&before, "owner").unwrap();
+    owner.vfs().write("/home/open.txt", "open\n").unwrap();
+    owner.vfs().write(format!("/home/wo/{NAME}"), SECRET).unwrap();
+    let coder = Stead::open(&before, "coder").unwrap();
+    coder.fork("/home", "mine").unwrap();
+    coder.fork_to("/home", "yours", "other").unwrap();
+    let after = config(&directory, &format!("{CONFIG}{NESTED}"));
+    for (agent, prefix) in [("coder", "/forks/mine"), ("other", "/forks/yours")] {
+        let stead = Stead::open(&after, agent).unwrap();
+        assert_eq!(stead.vfs().read(format!("{prefix}/open.txt")).unwrap().bytes, b"open\n");
+        assert_reveals_nothing(&all_readable_text(&stead, prefix));
+        let denied = stead.vfs().read(format!("{prefix}/wo/{NAME}")).unwrap_err();
+        assert!(denied.to_string().contains("the fork doesn't contain it"), "{denied}");
+    }
+}
+
+#[test]
+fn the_log_compares_with_nothing_that_was_in_a_nested_workspace() {
+    let home = Home::new(AccessScope::ReadWrite);
+    let owner = owner(&home.store);
+    owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
+    owner.vfs().rename("/home/open.txt", "/home/wo/closed.txt", Overwrite::Refuse).unwrap();
+    owner.vfs().write("/home/wo/closed.txt", SECRET).unwrap();
+    let query = LogQuery { diff: Some(DiffOptions { text: false, context: 3 }), ..LogQuery::default() };
+    let log = home.stead.vfs().log(&query).unwrap();
+    // What came from there is new. What went there isn't listed, nor what happens to it there.
+    let [difference] = &log[0].differences[..] else { panic!("{log:?}") };
+    assert_eq!((difference.path.as_str(), &difference.from), ("/home/moved.txt", &None));
+    assert_eq!(difference.difference, DifferenceKind::Added);
+    assert_reveals_nothing(&format!("{log:?}"));
 }
 
 #[test]

@@ -88,6 +88,28 @@ fn an_edit_of_any_file_but_the_agents_own_is_denied_in_the_same_way() {
 }
 
 #[test]
+fn an_edit_of_the_agents_own_file_shows_no_line_of_it() {
+    let inbox = Inbox::new();
+    inbox.stead.vfs().write("/in/mine.txt", "first\n  second\nthird\nthird\n").unwrap();
+    let answer_to = |old: &str| {
+        let more_edits = json!([{ "old_string": old, "new_string": "new" }]);
+        let arguments = json!({ "old_string": "first", "new_string": "1", "more_edits": more_edits });
+        inbox.comparable_answer("edit_file", "/in/mine.txt", arguments)
+    };
+    for old in ["secnd", "\tsecond", "third"] {
+        let refused = answer_to(old);
+        assert!(refused.contains("edit 2 of 2 failed"), "{refused}");
+        assert!(
+            !["line", "nearest", "did you mean", "  second"].iter().any(|hint| refused.contains(hint)),
+            "{refused}"
+        );
+    }
+    assert_eq!(inbox.text("/in/mine.txt"), "first\n  second\nthird\nthird\n");
+    let edited = answer_to("second");
+    assert!(edited.contains("Made 2 replacements in PATH.") && !edited.contains("third"), "{edited}");
+}
+
+#[test]
 fn a_version_tag_is_compared_only_for_the_agents_own_file() {
     let inbox = Inbox::new();
     let tag = inbox.owner.vfs().stat("/in/theirs.txt").unwrap().tag.unwrap().to_string();

@@ -1,20 +1,19 @@
 use std::path::PathBuf;
 
-use serde_json::json;
 use stead::{Archived, Timestamp};
 
 use super::open_access;
 use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_time;
-use crate::human;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Move old records out of the database into a file that can be checked by itself
 ///
 /// Only signed records are moved, so a few of the last records before that time may stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Records from before this time: 2026-11-15, 2026-11-15T08:30:00Z, or 90d ago
+    /// Records from before this time: 90d, 3 months ago, 2026-11-15
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     before: Timestamp,
     /// The directory for the file [default: .stead/audit/archive]
@@ -34,7 +33,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let directory = directory.strip_prefix(".").unwrap_or(&directory);
     let file = archived.file.map(|file| directory.join(file).display().to_string());
     if session.wants_json() {
-        session.print_json(&json!({ "records": archived.records, "file": file }))?;
+        session.print_json(&json::archived(archived.records, file.as_deref()))?;
     }
     match file {
         Some(file) => {

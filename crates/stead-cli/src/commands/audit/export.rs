@@ -34,8 +34,8 @@ enum ExportFormat {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let query = args.filter.query(session)?;
     let access = open_access(session)?;
+    let query = args.filter.query(access.as_ref(), session)?;
     let Some(path) = args.output else {
         let mut problems = Vec::new();
         session.write_output(|out| {

@@ -6,17 +6,18 @@ mod filter;
 mod table;
 mod verify;
 
-use serde_json::json;
 use stead::{AuditAccess, AuditCursor, AuditEntry, AuditQuery, Stores};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::json;
 use crate::session::Session;
 use filter::AuditFilter;
 use table::AuditTable;
 
 /// Show the audit records: agent, call, outcome, paths
 ///
-/// The newest records come first; with `--follow`, new records come as they are written. `--agent` shows only the records of that agent.
+/// The newest records come first; with `--follow`, new records come as they are written. `--agent` and `--thread` show only
+/// the records of that agent or thread.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     filter: AuditFilter,
     /// Show at most this many records
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     limit: usize,
     /// Continue a listing at this cursor
     #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
@@ -58,8 +59,9 @@ fn open_access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
 }
 
 fn list(args: Args, session: &mut Session) -> CommandResult {
-    let query = args.filter.query(session)?;
-    let Some(access) = open_access(session)? else {
+    let access = open_access(session)?;
+    let query = args.filter.query(access.as_ref(), session)?;
+    let Some(access) = access else {
         if args.follow {
             return Err(CommandError::invalid(
                 "there are no audit records yet, so there is nothing to follow",
@@ -68,6 +70,9 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
         session.say("There are no audit records yet.");
         return Ok(Exit::OK);
     };
+    if !args.follow {
+        session.use_pager();
+    }
     let page = access.page(&query, args.cursor, args.limit.max(1)).map_err(stead::Error::from)?;
     if args.follow {
         let mut entries = page.entries;
@@ -78,9 +83,7 @@ fn list(args: Args, session: &mut Session) -> CommandResult {
     show(&page.entries, &AuditTable::fitting(&page.entries), session)?;
     report_damaged(&page.problems, session)?;
     match page.cursor {
-        Some(cursor) if session.wants_json() => {
-            session.print_json(&json!({ "cursor": cursor.to_string() }))?
-        }
+        Some(cursor) if session.wants_json() => session.print_json(&json::audit_cursor(cursor))?,
         Some(cursor) => session.say(format_args!("There are more records; continue with --cursor {cursor}")),
         None if page.entries.is_empty() && page.problems.is_empty() => session.say("No records match."),
         None => {}
@@ -112,9 +115,9 @@ fn follow(
 fn report_damaged(problems: &[String], session: &mut Session) -> Result<(), CommandError> {
     for problem in problems {
         if session.wants_json() {
-            session.print_json(&json!({ "problem": problem }))?;
+            session.print_json(&json::audit_problem(problem))?;
         } else {
-            session.say(problem);
+            session.warn(problem);
         }
     }
     Ok(())

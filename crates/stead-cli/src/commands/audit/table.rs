@@ -27,8 +27,11 @@ impl AuditTable {
 
     /// One entry as a line: `2026-11-15 06:21:48.123  coder  write  ok      12 B   34 µs  /notes/a.md`
     pub(super) fn line(&self, entry: &AuditEntry, session: &Session) -> String {
-        // Cuts the time to milliseconds. A text of another length isn't a time that Stead wrote, and is shown as it is.
-        let time = human::escape_text(entry.at.get(..23).unwrap_or(&entry.at)).replace('T', " ");
+        // A text that isn't a time was not written by Stead, and is shown as it is.
+        let time = match entry.at.parse() {
+            Ok(time) => stead::time_text::format_millisecond(time),
+            Err(_) => human::escape_text(&entry.at),
+        };
         let colour = match &*entry.outcome {
             "ok" => Colour::Green,
             "denied" => Colour::Red,

@@ -1,13 +1,12 @@
 use std::path::PathBuf;
 
-use serde_json::json;
 use stead::{ArchiveLookup, AuditVerified, verify_archive};
 
 use super::open_access;
 use crate::command_error::{CommandError, CommandResult, Exit};
-use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Check that no record was changed, removed or moved
 ///
@@ -70,18 +69,7 @@ fn verify_database(archives: &ArchiveLookup, session: &mut Session) -> CommandRe
 fn report(subject: &str, verified: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
     let exit = if verified.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
     if session.wants_json() {
-        session.print_json(&json!({
-            "checked": subject,
-            "records": verified.records,
-            "chains": verified.instances,
-            "signatures": verified.heads,
-            "unsigned": verified.unsigned,
-            "archived": verified.archived,
-            "archives": verified.archives,
-            "foreign": verified.foreign,
-            "keys": keys,
-            "problems": verified.problems,
-        }))?;
+        session.print_json(&json::audit_verified(subject, verified, keys))?;
         return Ok(exit);
     }
     let verdict = match verified.problems.len() as u64 {

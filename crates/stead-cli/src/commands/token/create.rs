@@ -1,21 +1,18 @@
 use std::time::Duration;
 
 use stead::tools::ResultFormat;
-use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
+use stead::{Clock, SystemClock, Timestamp, Tokens};
 
 use crate::command_error::{CommandResult, Exit};
 use crate::commands::parse_nonzero_duration;
-use crate::human;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Create a token for an agent, and show it once
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The thread that the agent works in
-    #[arg(long, value_name = "ID", value_parser = crate::commands::parse_thread)]
-    thread: Option<String>,
     /// How long the token is valid: 12h, 30d [default: until it is revoked]
-    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_nonzero_duration)]
     expires: Option<Duration>,
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
@@ -24,21 +21,18 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
-    let agent = session.agent(&config)?.to_owned();
-    if !config.agents.contains_key(&agent) {
+    let identity = session.identity(&config)?;
+    if !config.agents.contains_key(&identity.agent) {
         let known = config.agents.keys().cloned().collect();
-        return Err(stead::Error::UnknownAgent { name: agent, known }.into());
+        return Err(stead::Error::UnknownAgent { name: identity.agent, known }.into());
     }
-    let identity = Identity { thread: args.thread, ..Identity::agent(agent) };
     let now = SystemClock.now();
     let nanos = args.expires.map(|duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
     let result_format = ResultFormat::structured_if(args.structured);
     let (token, secret) = Tokens::of(&config).create_with_results(identity, expires, result_format, now)?;
     if session.wants_json() {
-        let mut document = super::as_json(&token);
-        document["token"] = secret.into();
-        session.print_json(&document)?;
+        session.print_json(&json::new_token(&token, &secret))?;
         return Ok(Exit::OK);
     }
     session.print_line(&secret)?;

@@ -1,8 +1,8 @@
 use stead::{Clock, SystemClock, Tokens};
 
 use crate::command_error::{CommandResult, Exit};
-use crate::human;
 use crate::session::{Colour, Session};
+use crate::{human, json};
 
 /// List the tokens, oldest first
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
     let now = SystemClock.now();
     for token in &tokens {
         if session.wants_json() {
-            session.print_json(&super::as_json(token))?;
+            session.print_json(&json::token(token))?;
             continue;
         }
         let id = session.paint(Colour::Yellow, &token.id);

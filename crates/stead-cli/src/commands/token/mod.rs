@@ -3,8 +3,6 @@ mod list;
 mod revoke;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
-use stead::Token;
 
 use crate::command_error::CommandResult;
 use crate::session::Session;
@@ -23,17 +21,4 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         Args::List(args) => list::run(args, session),
         Args::Revoke(args) => revoke::run(args, session),
     }
-}
-
-/// A token as JSON, without its secret.
-fn as_json(token: &Token) -> Value {
-    json!({
-        "id": token.id,
-        "agent": token.identity.agent,
-        "thread": token.identity.thread,
-        "created": token.created.to_string(),
-        "structured": !token.results.is_text(),
-        "expires": token.expires.map(|time| time.to_string()),
-        "lastUsed": token.last_used.map(|time| time.to_string()),
-    })
 }

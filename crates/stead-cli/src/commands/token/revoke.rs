@@ -1,6 +1,7 @@
 use stead::Tokens;
 
 use crate::command_error::{CommandResult, Exit};
+use crate::json;
 use crate::session::Session;
 
 /// Revoke a token at once, also in running servers
@@ -13,7 +14,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let token = Tokens::of(&session.config()?).revoke(&args.id)?;
     if session.wants_json() {
-        session.print_json(&super::as_json(&token))?;
+        session.print_json(&json::token(&token))?;
     } else {
         session.print_line(format_args!("Revoked {}.", token.id))?;
     }

@@ -24,8 +24,8 @@ path = "disk"
 
 [agents.owner]
 workspaces = [
-  { prefix = "/main", store = "main", scope = "rw", protect = [] },
-  { prefix = "/disk", store = "disk", scope = "rw", protect = [] },
+  { prefix = "/main", store = "main", scope = "rw", protect = [], hide = [] },
+  { prefix = "/disk", store = "disk", scope = "rw", protect = [], hide = [] },
 ]
 
 [agents.coder]
@@ -55,6 +55,8 @@ pub(crate) enum Occupant {
     Dangling,
     /// A directory that contains something protected, so it can't be deleted.
     Protected,
+    /// A directory that contains something hidden, so it can't be deleted.
+    WithHidden,
     /// A file that the agent wrote itself.
     Own,
     /// A file that the agent wrote itself, and that another agent has deleted.
@@ -63,12 +65,15 @@ pub(crate) enum Occupant {
 
 impl Occupant {
     pub(crate) fn is_directory(self) -> bool {
-        matches!(self, Occupant::EmptyDirectory | Occupant::FullDirectory | Occupant::Protected)
+        matches!(
+            self,
+            Occupant::EmptyDirectory | Occupant::FullDirectory | Occupant::Protected | Occupant::WithHidden
+        )
     }
 }
 
 /// The pairs of steads that have to look the same.
-pub(crate) const COMPARED_PAIRS: [(Occupant, Occupant); 7] = [
+pub(crate) const COMPARED_PAIRS: [(Occupant, Occupant); 8] = [
     (Occupant::Nothing, Occupant::File),
     (Occupant::Nothing, Occupant::FullDirectory),
     (Occupant::OwnDeleted, Occupant::Own),
@@ -76,6 +81,7 @@ pub(crate) const COMPARED_PAIRS: [(Occupant, Occupant); 7] = [
     (Occupant::Nothing, Occupant::Symlink),
     (Occupant::Nothing, Occupant::Dangling),
     (Occupant::Nothing, Occupant::Protected),
+    (Occupant::Nothing, Occupant::WithHidden),
 ];
 
 /// One of the two steads of a pair.
@@ -205,6 +211,7 @@ fn create_occupant(owner: &Vfs, occupant: Occupant, path: &str) {
             owner.symlink(path, &format!("nowhere-{name}")).unwrap();
         }
         Occupant::Protected => drop(owner.write(child(".git/hooks/held"), "theirs\n").unwrap()),
+        Occupant::WithHidden => drop(owner.write(child(".env"), "theirs\n").unwrap()),
         Occupant::Own | Occupant::OwnDeleted => {}
     }
 }

@@ -33,11 +33,15 @@ enum At {
 impl Needs {
     /// Whether the answer must not depend on what is there.
     fn hides_occupant(self, occupant: Occupant, at: At) -> bool {
-        use Occupant::{EmptyDirectory, File, FullDirectory, Own, OwnDeleted, Protected, Symlink};
+        use Occupant::{
+            EmptyDirectory, File, FullDirectory, Own, OwnDeleted, Protected, Symlink, WithHidden,
+        };
         match (self, at) {
             (Needs::Nothing, _) => true,
             (Needs::OwnFile, _) => !matches!(occupant, Own | OwnDeleted),
-            (Needs::Room, At::Name) => !matches!(occupant, EmptyDirectory | FullDirectory | Protected),
+            (Needs::Room, At::Name) => {
+                !matches!(occupant, EmptyDirectory | FullDirectory | Protected | WithHidden)
+            }
             (Needs::Room, At::Below) => !matches!(occupant, File | Own | Symlink),
         }
     }

@@ -203,7 +203,7 @@ impl ModelRun {
             .flatten();
         let limit = self.rng.usize(1..6);
         self.record_step(format!("list {path} after {after:?}, {limit}"));
-        let page = Page { after, limit };
+        let page = Page { after, limit, ..Page::ALL };
         let in_store = self.store.list(&NodePath::from_root(path.clone()), &page).map(|listing| {
             let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect();
             (names, listing.total, listing.more)

@@ -299,15 +299,10 @@ impl ModelTransaction {
 
     pub(super) fn check_protected(&self, top: NodeId, protected: Option<&ProtectedNames>) -> StoreResult<()> {
         let Some(protected) = protected else { return Ok(()) };
-        match self
-            .tree
-            .descendants(top)
-            .into_iter()
-            .find(|(path, id)| protected.covers(path.as_bytes(), self.tree.node(*id).body.kind()))
-        {
-            Some((path, _)) => Err(StoreError::Protected { path: path.to_string() }),
-            None => Ok(()),
-        }
+        let descendants = self.tree.descendants(top);
+        descendants
+            .iter()
+            .try_for_each(|(path, id)| protected.check(path.as_bytes(), self.tree.node(*id).body.kind()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::subject::*;
 use crate::clock::Timestamp;
-use crate::edit::Occurrences;
+use crate::edit::{MismatchReason, Occurrences};
 use crate::store::{
     Content, DisplacedContent, IfMissing, NodeKind, Precondition, PutOptions, Replace, Step, StoreError,
     Subtree,
@@ -211,8 +211,12 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
     t.write("file", "a a b");
     t.mkdir("dir");
     let tag = t.stat("file").tag;
-    assert!(matches!(t.assert_step_refused(edit("file", "x", "y")), StoreError::NoMatch));
-    assert!(matches!(t.assert_step_refused(edit("file", "a", "y")), StoreError::Ambiguous(2)));
+    let mismatch = |old| match t.assert_step_refused(edit("file", old, "y")) {
+        StoreError::EditMismatch(mismatch) => mismatch.reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(mismatch("x"), MismatchReason::NotFound(None));
+    assert_eq!(mismatch("a"), MismatchReason::Ambiguous { count: 2, lines: vec![1] });
     assert!(matches!(t.assert_step_refused(edit("missing", "a", "y")), StoreError::NotFound));
     assert!(matches!(t.assert_step_refused(edit("missing/file", "a", "y")), StoreError::NotFound));
     assert!(matches!(t.assert_step_refused(edit("dir", "a", "y")), StoreError::IsADirectory));

@@ -95,7 +95,7 @@ pub fn a_listing_comes_in_pages(t: &Subject) {
     t.apply(steps).unwrap();
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let listing = t.store.list(&at("dir"), &Page { after, limit: 10 }).unwrap();
+        let listing = t.store.list(&at("dir"), &Page { after, limit: 10, ..Page::ALL }).unwrap();
         assert_eq!(listing.total, 25);
         names.extend(listing.entries.iter().map(|entry| entry.name.to_string()));
         assert_eq!(listing.more, names.len() < 25);
@@ -107,13 +107,39 @@ pub fn a_listing_comes_in_pages(t: &Subject) {
     assert_eq!(names, t.names("dir"));
 
     // The name to continue after need not exist.
-    let page = Page { after: Name::new(*b"03x"), limit: 1 };
+    let page = Page { after: Name::new(*b"03x"), limit: 1, ..Page::ALL };
     let listing = t.store.list(&at("dir"), &page).unwrap();
     assert_eq!(listing.entries[0].name.to_string(), "04");
-    let past_the_end = t.store.list(&at("dir"), &Page { after: Name::new(*b"z"), limit: 5 }).unwrap();
+    let past_the_end =
+        t.store.list(&at("dir"), &Page { after: Name::new(*b"z"), limit: 5, ..Page::ALL }).unwrap();
     assert_eq!((past_the_end.entries.len(), past_the_end.total, past_the_end.more), (0, 25, false));
-    let full_page = t.store.list(&at("dir"), &Page { after: None, limit: 25 }).unwrap();
+    let full_page = t.store.list(&at("dir"), &Page { after: None, limit: 25, ..Page::ALL }).unwrap();
     assert!(!full_page.more);
+}
+
+pub fn a_listing_leaves_hidden_names_out(t: &Subject) {
+    for name in [".env", "a", "b.key", "c", "d"] {
+        t.write(&format!("dir/{name}"), name);
+    }
+    let hide = hidden(&["*.key", ".env", "/b/c", "/dir/c"], "dir");
+    let (mut names, mut after) = (Vec::new(), None);
+    for _ in 0..2 {
+        let listing = t.store.list(&at("dir"), &Page { after, limit: 1, hide: hide.clone() }).unwrap();
+        assert_eq!(listing.total, 2, "hidden names aren't counted");
+        assert_eq!(listing.more, names.is_empty());
+        names.extend(listing.entries.iter().map(|entry| entry.name.to_string()));
+        after = listing.entries.last().map(|entry| entry.name.clone());
+    }
+    assert_eq!(names, ["a", "d"]);
+}
+
+pub fn a_walk_enters_no_hidden_directory(t: &Subject) {
+    for path in ["top/.ssh/id", "top/a/.ssh/x/y", "top/a/b", "top/c.key/d", "top/e"] {
+        t.write(path, path);
+    }
+    let hide = hidden(&[".ssh/**", "*.key", "/top/e"], "top");
+    let walk = WalkOptions { hide, ..WalkOptions::default() };
+    assert_eq!(t.walk_paths(&at("top"), &walk), ["a", "a/b"]);
 }
 
 fn create_sample_tree(t: &Subject) {

@@ -79,6 +79,8 @@ macro_rules! store_suite {
                     a_directory_can_be_made_with_a_mode
                     a_listing_is_sorted_by_bytes
                     a_listing_comes_in_pages
+                    a_listing_leaves_hidden_names_out
+                    a_walk_enters_no_hidden_directory
                     a_walk_is_sorted_component_by_component
                     a_walk_returns_attributes_and_stops_on_break
                     a_walk_stops_at_its_depth
@@ -100,6 +102,8 @@ macro_rules! store_suite {
                     a_directory_with_a_protected_name_is_not_moved
                     a_rename_or_copy_does_not_create_a_protected_name
                     an_exchange_moves_no_protected_name
+                    a_directory_with_a_hidden_name_is_not_removed_moved_or_copied
+                    an_exchange_reveals_no_hidden_name
                 ;
                 renaming:
                     a_file_is_renamed
@@ -189,6 +193,7 @@ macro_rules! store_suite {
                     a_search_counts_or_names_files
                     a_search_includes_and_excludes
                     a_search_skips_subtrees
+                    a_search_leaves_hidden_files_out
                     a_search_leaves_out_what_ignore_files_name
                     a_search_finds_matches_that_span_lines
                     a_search_of_one_file_works

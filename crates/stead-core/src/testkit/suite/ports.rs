@@ -24,6 +24,7 @@ fn fork_of_everything(name: &str) -> Fork {
         base_prefix: VfsPath::root(),
         path: VfsPath::root(),
         protect: Vec::new(),
+        hide: Vec::new(),
         scratch: Vec::new(),
         quota: QuotaLimits::default(),
         approval_policy: ApprovalPolicy::default(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::store::{
-    DisplacedContent, IfMissing, NodePath, Parents, Precondition, ProtectedNames, Replace, Side, Step,
-    StepOutcome, StoreError, Subtree,
+    DisplacedContent, HiddenRule, IfMissing, NodePath, Parents, Precondition, ProtectedNames, Replace, Side,
+    Step, StepOutcome, StoreError, Subtree,
 };
 
 pub fn a_file_is_removed(t: &Subject) {
@@ -86,7 +86,97 @@ pub fn the_root_cannot_be_removed_or_renamed(t: &Subject) {
 
 fn protected_names(root: &str) -> Option<ProtectedNames> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
-    Some(ProtectedNames { globs: Arc::new(globs), roots: vec![root.to_owned()], side: Side::From })
+    Some(ProtectedNames {
+        globs: Arc::new(globs),
+        roots: vec![root.to_owned()],
+        side: Side::From,
+        hidden: None,
+    })
+}
+
+/// Protects nothing and leaves untouched what is hidden at these paths.
+fn untouched(globs: &[&str], roots: &[&str], side: Side) -> Option<ProtectedNames> {
+    let hidden = HiddenRule::Untouched(roots.iter().filter_map(|root| hidden(globs, root)).collect());
+    Some(ProtectedNames {
+        globs: Arc::new(PathGlobs::none()),
+        roots: roots.iter().map(|root| (*root).to_owned()).collect(),
+        side,
+        hidden: Some(Box::new(hidden)),
+    })
+}
+
+pub fn a_directory_with_a_hidden_name_is_not_removed_moved_or_copied(t: &Subject) {
+    t.write("project/src/main.rs", "1");
+    t.write("project/src/.env", "1");
+    let globs = [".env"];
+    let (expect, displaced) = (Precondition::Any, DisplacedContent::Keep);
+    let remove = |path: &str| Step::Remove {
+        at: at(path),
+        subtree: Subtree::Any,
+        expect,
+        if_missing: IfMissing::Fail,
+        protected: untouched(&globs, &[path], Side::From),
+        displaced,
+    };
+    let rename = |protected| Step::Rename {
+        from: at("project"),
+        to: at("moved"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        expect,
+        protected,
+    };
+    let copy = Step::Copy {
+        from: at("project"),
+        to: at("copy"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        protected: untouched(&globs, &["project", "copy"], Side::To),
+        displaced,
+    };
+    let from = untouched(&globs, &["project"], Side::From);
+    for step in [remove("project"), rename([from, None]), copy] {
+        let refused = t.assert_step_refused(step);
+        assert!(matches!(refused, StoreError::ContainsHidden), "{refused:?}");
+    }
+    // What is hidden before and after may move.
+    let not_revealed = |globs: &[&str], to: &str| {
+        let before = hidden(globs, "project").unwrap();
+        let rule = HiddenRule::NotRevealed { before, after: hidden(globs, to).unwrap() };
+        untouched(globs, &[], Side::From)
+            .map(|names| ProtectedNames { hidden: Some(Box::new(rule)), ..names })
+    };
+    let refused = t.assert_step_refused(rename([not_revealed(&["project/**/.env"], "moved"), None]));
+    assert!(matches!(refused, StoreError::ContainsHidden), "{refused:?}");
+    t.apply_one(rename([not_revealed(&globs, "moved"), None]));
+    assert_eq!(t.read("moved/src/.env"), b"1");
+    t.remove("moved/src/.env");
+    t.apply_one(remove("moved"));
+}
+
+pub fn an_exchange_reveals_no_hidden_name(t: &Subject) {
+    t.write("one/file", "1");
+    t.write("two/file", "2");
+    let exchange = |globs: &[&str]| {
+        let rule = HiddenRule::SameAtBoth([hidden(globs, "one").unwrap(), hidden(globs, "two").unwrap()]);
+        let protected = untouched(globs, &[], Side::From);
+        let protected = protected.map(|names| ProtectedNames { hidden: Some(Box::new(rule)), ..names });
+        let (replace, parents, expect) = (Replace::Exchange, Parents::Required, Precondition::Any);
+        Step::Rename {
+            from: at("one"),
+            to: at("two"),
+            replace,
+            parents,
+            expect,
+            protected: [protected, None],
+        }
+    };
+    for glob in ["one/file", "two/file"] {
+        let refused = t.assert_step_refused(exchange(&[glob]));
+        assert!(matches!(refused, StoreError::ContainsHidden), "{refused:?}");
+    }
+    t.apply_one(exchange(&["file"]));
+    assert_eq!(t.read("one/file"), b"2");
 }
 
 fn remove_unless_protected(path: &str) -> Step {

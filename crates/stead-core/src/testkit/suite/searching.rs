@@ -107,6 +107,15 @@ pub fn a_search_skips_subtrees(t: &Subject) {
     assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
 }
 
+pub fn a_search_leaves_hidden_files_out(t: &Subject) {
+    create_sample_files(t);
+    let mut grep = grep("needle", |_| ());
+    grep.hide = hidden(&["/src", "large.*", "twin.md"], "");
+    assert_eq!(matching_paths(t, &NodePath::root(), &grep), ["notes.md"]);
+    grep.hide = hidden(&["src/lib.rs"], "src");
+    assert_eq!(matching_paths(t, &at("src"), &grep), ["main.rs"], "globs see the path in the Workspace");
+}
+
 pub fn a_search_leaves_out_what_ignore_files_name(t: &Subject) {
     t.write(".gitignore", "*.o\nout/");
     for path in ["a.o", "b", "deep/a.o", "deep/b", "out/b", ".git/b"] {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::edit::{Edit, Occurrences};
+use crate::hide::{HiddenNames, HideGlobs};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::search::WalkOptions;
 use crate::store::{
@@ -220,6 +221,11 @@ pub(crate) fn change(steps: Vec<Step>) -> Change {
     let operation =
         Operation { id: OperationId::fresh(now), identity, tool: Cow::Borrowed("suite"), at: now };
     Change::new(operation, steps)
+}
+
+/// What these globs hide below a directory of a Workspace.
+pub(crate) fn hidden(globs: &[&str], directory: &str) -> Option<HiddenNames> {
+    HiddenNames::below(&Arc::new(HideGlobs::new(globs).unwrap()), directory)
 }
 
 /// The path from the root that this text names.

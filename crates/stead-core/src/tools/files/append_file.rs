@@ -5,7 +5,8 @@ use super::{
     write_reply,
 };
 use crate::scope::Access;
-use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+use crate::text_encoding::TextEncoding;
+use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "append_file",
@@ -23,8 +24,20 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
-    let size = content.len() as u64;
-    let written = context.vfs.append_with(arguments.text("path"), content, &options)?;
-    Ok(write_reply(format!("Appended {} to {}.", format_bytes(size), written.path), &written))
+    let options = write_options(arguments)?;
+    let (written, size, encoding) = match arguments.optional_text("encoding") {
+        Some("base64") => {
+            let content = decode_content(arguments)?;
+            let size = content.len() as u64;
+            let written = context.vfs.append_with(arguments.text("path"), content, &options)?;
+            (written, size, TextEncoding::Utf8)
+        }
+        _ => {
+            let (path, text) = (arguments.text("path"), arguments.text("content"));
+            let appended = context.vfs.append_text(path, text, &options)?;
+            (appended.written, appended.bytes, appended.encoding)
+        }
+    };
+    let text = format!("Appended {} to {}.", format_bytes(size), written.path);
+    Ok(write_reply(text, &written).note(Note::of_encoding(encoding)))
 }

@@ -93,8 +93,13 @@ fn change_reply(text: String, path: String, revision: Option<RevisionId>, operat
 }
 
 fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
-    let CopyResult { from, to, tag, revision, operation, .. } = copied;
-    with_tag(Reply::text(format!("{verb} {from} to {to}.")), *tag)
+    let CopyResult { from, to, hidden, tag, revision, operation, .. } = copied;
+    let left_out = match hidden {
+        0 => String::new(),
+        1 => " 1 hidden name was left out.".to_owned(),
+        hidden => format!(" {hidden} hidden names were left out."),
+    };
+    with_tag(Reply::text(format!("{verb} {from} to {to}.{left_out}")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
         .optional_fact("version", revision.map(|revision| revision.number.0))

@@ -6,6 +6,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH, format_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::scope::Access;
+use crate::text_encoding::TextEncoding;
 use crate::tools::page::{MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, PAGE_BYTES, PAGE_LINES, ReplyBounds};
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{
@@ -53,6 +54,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             FieldType::OneOf(&["utf-8", "base64"]),
             "How it is returned; utf-8 if absent.",
         ),
+        Field::optional("line_numbers", FieldType::Flag, "Number the lines."),
     ],
     output: &[
         OUT_PATH,
@@ -73,6 +75,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("next_offset", FieldType::integer_from(1), "The offset to continue with."),
         Field::optional("next_byte_offset", FieldType::integer_from(0), "The byte_offset to continue with."),
         Field::optional("encoding", FieldType::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
+        Field::optional("file_encoding", FieldType::Text, "The encoding of a text file, if it isn't UTF-8."),
         Field::optional("mime", FieldType::Text, "The media type of a binary file."),
     ],
     max_characters: Some(MAX_REPLY_CHARACTERS),
@@ -89,6 +92,11 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
              pairs",
         ));
     }
+    if arguments.flag("line_numbers") && (encoding == "base64" || by_bytes) {
+        return Err(Failure::invalid(
+            "`line_numbers` is for lines; leave out `byte_offset`, `byte_limit` and encoding base64",
+        ));
+    }
     if encoding == "base64" || by_bytes {
         if arguments.has("offset") || arguments.has("limit") {
             return Err(Failure::invalid(
@@ -100,12 +108,19 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
             offset: arguments.number("byte_offset").unwrap_or(0),
             length: arguments.number("byte_limit").unwrap_or(page_size),
         };
-        return read_bytes(context, path, range, encoding);
+        return match encoding {
+            "base64" => read_base64(context, path, range),
+            _ => read_text_range(context, path, range),
+        };
     }
-    match context.vfs.read_lines(path, line_range(arguments)) {
+    let lines = line_range(arguments);
+    match context.vfs.read_lines(path, lines) {
         Err(Error::Binary { .. }) => read_binary(context, path),
         read => {
-            let read = read?;
+            let mut read = read?;
+            if arguments.flag("line_numbers") {
+                number_lines(&mut read, lines.max_bytes);
+            }
             let tag = context.tag_note(&read.path, read.tag);
             Ok(lines_reply(read).note(tag))
         }
@@ -138,7 +153,30 @@ pub(in crate::tools) fn lines_reply(read: TextRead) -> Reply {
         Continuation::More { next } => reply.fact("truncated", true).fact("next_offset", next),
         Continuation::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
     };
-    reply.note(more).note((!ends_with_newline).then_some(Note::NoNewline))
+    with_encoding(reply.note(more).note((!ends_with_newline).then_some(Note::NoNewline)), read.encoding)
+}
+
+/// The same reply, with the file's encoding if it isn't UTF-8.
+fn with_encoding(reply: Reply, encoding: TextEncoding) -> Reply {
+    let note = Note::of_encoding(encoding);
+    reply.optional_fact("file_encoding", note.as_ref().map(|_| encoding.to_string())).note(note)
+}
+
+/// Numbers the lines, and drops the last ones if that makes them too long for one reply.
+fn number_lines(read: &mut TextRead, max_bytes: usize) {
+    let (mut numbered, mut number) = (String::new(), read.first);
+    for line in read.text.split_inclusive('\n') {
+        let prefix = format!("{number}\t");
+        if number > read.first && numbered.len() + prefix.len() + line.len() > max_bytes {
+            read.continuation = Continuation::More { next: number };
+            break;
+        }
+        numbered.push_str(&prefix);
+        numbered.push_str(line);
+        number += 1;
+    }
+    read.text = numbered;
+    read.count = number - read.first;
 }
 
 /// How to read on after these lines; `None` at the end of the text.
@@ -153,51 +191,42 @@ pub(super) fn continuation_note(read: &TextRead) -> Option<Note> {
     }
 }
 
-fn read_bytes(
-    context: &ToolContext<'_>,
-    path: &str,
-    range: ByteRange,
-    encoding: &'static str,
-) -> Result<Reply, Failure> {
-    let mut read = context.vfs.read_range(path, range)?;
-    let size = read.size;
-    let text = match encoding {
-        "base64" => BASE64.encode(&read.bytes),
-        _ => {
-            let end = range.offset + read.bytes.len() as u64;
-            drop_partial_char(&mut read.bytes, end < size);
-            std::str::from_utf8(&read.bytes).map(str::to_owned).map_err(|_| {
-                Failure::new(
-                    ErrorKind::Unsupported,
-                    format!("these bytes of `{}` aren't UTF-8 text; pass encoding base64", read.path),
-                )
-            })?
-        }
-    };
-    let next = range.offset + read.bytes.len() as u64;
-    let truncated = next < size;
-    let more = truncated.then(|| Note::More(format!("byte_offset {next} of {size}")));
-    let tag = context.tag_note(&read.path, read.tag);
-    Ok(Reply::content(text)
+/// The reply with the text in a range of bytes.
+fn read_text_range(context: &ToolContext<'_>, path: &str, range: ByteRange) -> Result<Reply, Failure> {
+    let read = context.vfs.read_text_range(path, range).map_err(|error| match error {
+        Error::Binary { path } => Failure::new(
+            ErrorKind::Unsupported,
+            format!("these bytes of `{path}` aren't text; pass encoding base64"),
+        ),
+        error => error.into(),
+    })?;
+    let reply = Reply::content(read.text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
-        .fact("size", size)
-        .fact("truncated", truncated)
-        .fact("encoding", encoding)
-        .optional_fact("next_byte_offset", truncated.then_some(next))
-        .note(more)
-        .note(tag))
+        .fact("encoding", "utf-8");
+    let reply = with_encoding(with_continuation(reply, read.end, read.size), read.encoding);
+    Ok(reply.note(context.tag_note(&read.path, read.tag)))
 }
 
-/// Drops an incomplete character at the end, if `has_more`: the next call returns it.
-fn drop_partial_char(bytes: &mut Vec<u8>, has_more: bool) {
-    if let Err(error) = std::str::from_utf8(bytes)
-        && error.error_len().is_none()
-        && has_more
-        && error.valid_up_to() > 0
-    {
-        bytes.truncate(error.valid_up_to());
-    }
+/// The reply with a range of bytes as base64.
+fn read_base64(context: &ToolContext<'_>, path: &str, range: ByteRange) -> Result<Reply, Failure> {
+    let read = context.vfs.read_range(path, range)?;
+    let end = range.offset + read.bytes.len() as u64;
+    let reply = Reply::content(BASE64.encode(&read.bytes))
+        .fact("path", read.path.to_string())
+        .fact("version_tag", String::from(read.tag))
+        .fact("encoding", "base64");
+    Ok(with_continuation(reply, end, read.size).note(context.tag_note(&read.path, read.tag)))
+}
+
+/// The same reply, with how to read on after the byte `end`.
+fn with_continuation(reply: Reply, end: u64, size: u64) -> Reply {
+    let more = end < size;
+    reply
+        .fact("size", size)
+        .fact("truncated", more)
+        .optional_fact("next_byte_offset", more.then_some(end))
+        .note(more.then(|| Note::More(format!("byte_offset {end} of {size}"))))
 }
 
 /// The reply for a file that isn't text: an image, or a description with how to read its bytes.

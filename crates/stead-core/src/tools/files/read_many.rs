@@ -5,7 +5,9 @@ use serde_json::json;
 use crate::error::Error;
 use crate::path::VfsPath;
 use crate::scope::Access;
+use crate::text_encoding::TextEncoding;
 use crate::tools::page::{MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, PAGE_BYTES, ReplyBounds};
+use crate::tools::reply::bracketed;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{
     Arguments, Block, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext,
@@ -48,6 +50,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
                 "next_byte_offset",
                 FieldType::integer_from(0),
                 "The byte_offset to continue with in read_file, in a line too long for one call.",
+            ),
+            Field::optional(
+                "file_encoding",
+                FieldType::Text,
+                "The encoding of a text file, if it isn't UTF-8.",
             ),
             Field::optional("error", FieldType::Text, "Why it can't be read."),
             Field::optional("code", FieldType::Text, "The error's code."),
@@ -98,7 +105,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
                     _ => None,
                 };
                 let heading = format!("==> {} <==\n", read.path);
-                blocks.push(Block::Text(format!("{heading}{}", format_file(text, more))));
+                let notes: Vec<_> = more.into_iter().chain(Note::of_encoding(read.encoding)).collect();
+                blocks.push(Block::Text(format!("{heading}{}", format_file(text, &notes))));
                 bytes_left = bytes_left.saturating_sub(heading.len() + text.len());
                 lines_left = lines_left.saturating_sub(1 + read.count as usize);
                 let mut file = json!({
@@ -107,6 +115,9 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
                     "size": read.size,
                     "truncated": truncated,
                 });
+                if read.encoding != TextEncoding::Utf8 {
+                    file["file_encoding"] = read.encoding.to_string().into();
+                }
                 if let (true, Some(next_line)) = (truncated, next_line) {
                     file["next_offset"] = next_line.into();
                 }
@@ -144,17 +155,17 @@ fn heading_size(path: &str) -> usize {
     path.len() + 32
 }
 
-/// A file's text and, if it is cut, how to continue.
-fn format_file(text: &str, more: Option<Note>) -> String {
-    let mut formatted = match (text.is_empty(), &more) {
-        (true, None) => "(empty file)".to_owned(),
+/// A file's text and what there is to say about it, such as how to continue.
+fn format_file(text: &str, notes: &[Note]) -> String {
+    let mut formatted = match (text.is_empty(), notes) {
+        (true, []) => "(empty file)".to_owned(),
         _ => text.to_owned(),
     };
     if !formatted.is_empty() && !formatted.ends_with('\n') {
         formatted.push('\n');
     }
-    if let Some(more) = more {
-        formatted.push_str(&format!("[{more}]\n"));
+    if !notes.is_empty() {
+        formatted.push_str(&format!("{}\n", bracketed(notes.iter())));
     }
     formatted
 }

@@ -43,6 +43,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             FieldType::integer_from(0),
             "Where a line too long for one call was cut.",
         ),
+        Field::optional("file_encoding", FieldType::Text, "The encoding of the file, if it isn't UTF-8."),
         Field::required("version", FieldType::integer_from(0), "The version that was read."),
     ],
     max_characters: Some(MAX_REPLY_CHARACTERS),

@@ -40,24 +40,24 @@ fn a_question_names_every_path() {
     let transfer = |from: &str, to: &str| json!({ "source": from, "destination": to });
     assert_eq!(
         question(&tools, "copy_file", transfer("/vault/x", "/prod/y")),
-        "May the agent use `copy_file` on `/vault/x`, `/prod/y`?"
+        "May the agent `tester` use `copy_file` on `/vault/x`, `/prod/y`?"
     );
     assert_eq!(
         question(&tools, "copy_file", transfer("/vault/x", "/free/y")),
-        "May the agent use `copy_file` on `/vault/x`, `/free/y`?"
+        "May the agent `tester` use `copy_file` on `/vault/x`, `/free/y`?"
     );
     assert_eq!(
         question(&tools, "move_file", transfer("/prod/x", "/vault/y")),
-        "May the agent use `move_file` on `/prod/x`, `/vault/y`?"
+        "May the agent `tester` use `move_file` on `/prod/x`, `/vault/y`?"
     );
     assert_eq!(
         question(&tools, "read_many", json!({ "paths": ["/free/x", "/vault/x", "/vault/y"] })),
-        "May the agent use `read_many` on `/free/x`, `/vault/x`, `/vault/y`?"
+        "May the agent `tester` use `read_many` on `/free/x`, `/vault/x`, `/vault/y`?"
     );
     tools.vfs().symlink("/free/link", "/prod/x").unwrap();
     assert_eq!(
         question(&tools, "append_file", json!({ "path": "/free/link", "content": "2" })),
-        "May the agent use `append_file` on `/free/link`, `/prod/x`?"
+        "May the agent `tester` use `append_file` on `/free/link`, `/prod/x`?\n+2"
     );
     // If one end is denied, the call is denied, and nobody is asked about the other end.
     let arguments = transfer("/vault/x", "/nowhere/y");
@@ -71,7 +71,7 @@ fn a_backtick_in_a_name_is_escaped_in_the_question() {
     let path = "/prod/x`? It is harmless. `";
     assert_eq!(
         question(&tools, "delete_file", json!({ "path": path })),
-        "May the agent use `delete_file` on `/prod/x\\u{60}? It is harmless. \\u{60}`?"
+        "May the agent `tester` use `delete_file` on `/prod/x\\u{60}? It is harmless. \\u{60}`?"
     );
 }
 
@@ -86,7 +86,7 @@ fn an_approval_for_one_path_does_not_cover_another() {
     vfs.symlink("/free/other", "/vault/x").unwrap();
     vfs.rename("/free/other", "/free/link", Overwrite::Replace).unwrap();
     let question = ask(&tools, "edit_file", &edit, approval.clone()).unwrap_err();
-    assert_eq!(question.text, "May the agent use `edit_file` on `/free/link`, `/vault/x`?");
+    assert_eq!(question.text, "May the agent `tester` use `edit_file` on `/free/link`, `/vault/x`?\n-t\n+T");
     assert_eq!((text(&tools, "/vault/x"), text(&tools, "/prod/x")), ("vault".into(), "t".into()));
     // With its old target, the symlink is again what the person approved.
     vfs.symlink("/free/other", "/prod/x").unwrap();
@@ -152,7 +152,7 @@ fn an_approval_question_names_its_paths_before_any_store_is_touched() {
         let mut tool_arguments = object(arguments.clone());
         tool_arguments.retain(|name, _| tool.input.iter().any(|field| field.required && field.name == name));
         let question_text = tools.call(tool.name, tool_arguments, ApprovalAnswer::NotAsked).unwrap_err().text;
-        let prefix = format!("May the agent use `{}` on `/", tool.name);
+        let prefix = format!("May the agent `tester` use `{}` on `/", tool.name);
         assert!(question_text.starts_with(&prefix), "{question_text}");
     }
 }

@@ -1,12 +1,15 @@
 //! Tests of the tools over the model Store.
 
 mod approvals;
+mod arguments;
+mod editing;
 mod hints;
 mod ignored_files;
 mod model_text;
 mod offered_tools;
 mod replies;
 mod schemas;
+mod suggestions;
 
 use std::sync::Arc;
 

@@ -181,7 +181,7 @@ fn invalid_parameters_are_named_and_nothing_runs() {
         (
             "read_file",
             json!({ "path": "/x", "agent": "root" }),
-            "`read_file` has no parameter `agent`; it takes `path`, `offset`, `limit`, `byte_offset`, `byte_limit`, `encoding`",
+            "`read_file` has no parameter `agent`; it takes `path`, `offset`, `limit`, `byte_offset`, `byte_limit`, `encoding`, `line_numbers`",
         ),
         (
             "read_file",
@@ -220,8 +220,8 @@ fn invalid_parameters_are_named_and_nothing_runs() {
         ),
         (
             "read_many",
-            json!({ "paths": "/x" }),
-            "`read_many` takes a list of 1 to 100 strings as its parameter `paths`, not \"/x\"",
+            json!({ "paths": 7 }),
+            "`read_many` takes a list of 1 to 100 strings as its parameter `paths`, not 7",
         ),
     ];
     for (name, arguments, message) in cases {
@@ -247,7 +247,7 @@ fn a_person_is_asked_first_where_approval_is_required() {
     // A tool can require approval.
     let delete = json!({ "path": "/free/x" });
     let question = ask("delete_file", delete.clone(), ApprovalAnswer::NotAsked).unwrap_err();
-    assert_eq!(question.text, "May the agent use `delete_file` on `/free/x`?");
+    assert_eq!(question.text, "May the agent `tester` use `delete_file` on `/free/x`?");
     for answer in [ApprovalAnswer::NobodyToAsk, ApprovalAnswer::Refused] {
         let denied = ask("delete_file", delete.clone(), answer).unwrap().failure.unwrap();
         assert_eq!(denied.kind, ErrorKind::Denied);
@@ -258,7 +258,7 @@ fn a_person_is_asked_first_where_approval_is_required() {
     // A Workspace can require approval, also if the path leads there through a symlink.
     let write = json!({ "path": "/asks/x", "content": "1" });
     let question = ask("write_file", write.clone(), ApprovalAnswer::NotAsked).unwrap_err();
-    assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
+    assert_eq!(question.text, "May the agent `tester` use `write_file` on `/asks/x`?\n+1");
     assert_eq!(ask("write_file", write, question.approve()).unwrap().failure, None);
     call_ok(&tools, "read_file", json!({ "path": "/asks/x" }));
     tools.vfs().symlink("/free/link", "/asks/x").unwrap();

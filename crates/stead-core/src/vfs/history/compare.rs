@@ -186,7 +186,8 @@ impl Call<'_> {
         Ok(differences)
     }
 
-    fn difference(
+    /// How two states of a node differ; `None` if they don't, or if the caller may not see where it is.
+    pub(super) fn difference(
         &self,
         group: &StoreGroup<'_>,
         old: Option<&NodeState>,

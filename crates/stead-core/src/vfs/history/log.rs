@@ -1,18 +1,26 @@
 //! The log: who did what, in logical paths.
 
+use std::collections::HashSet;
+
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
-use crate::identity::{Operation, OperationId};
+use crate::identity::{Operation, OperationId, OperationIdPrefix};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{NodeChange, NodeKind, NodeState, Revision, RevisionId, RevisionQuery, StoreError};
+use crate::store::{
+    NodeChange, NodeKind, NodeState, Revision, RevisionId, RevisionQuery, StoreError, StoreResult,
+};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
+use crate::vfs::history::compare::{DiffOptions, Difference};
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, require_groups};
 
 /// The factor by which a query grows if the caller may see too few of the revisions that it returned.
 const LIMIT_GROWTH: usize = 4;
+
+/// How much earlier than its id says an operation may have begun: clocks are set back now and then.
+const CLOCK_TOLERANCE: i64 = 86_400 * 1_000_000_000;
 
 /// Which changes the log returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +35,13 @@ pub struct LogQuery {
     pub since: Option<Timestamp>,
     /// The maximum number of entries. The newest ones are returned.
     pub limit: usize,
+    /// Whether, and how, each change is compared with the state before it.
+    pub diff: Option<DiffOptions>,
 }
 
 impl Default for LogQuery {
     fn default() -> Self {
-        LogQuery { path: None, agent: None, operation: None, since: None, limit: 100 }
+        LogQuery { path: None, agent: None, operation: None, since: None, limit: 100, diff: None }
     }
 }
 
@@ -45,6 +55,9 @@ pub struct LogEntry {
     pub revision: RevisionId,
     /// What the change did to each path, sorted by path.
     pub changes: Vec<LogChange>,
+    /// How each path differs from the state before the change, sorted by path, if the query asked for it. Content that
+    /// is no longer kept isn't compared.
+    pub differences: Vec<Difference>,
     /// The operations that the change undid.
     pub undoes: Vec<OperationId>,
     /// Whether its operation has been undone.
@@ -123,6 +136,21 @@ impl Vfs {
             None => self.call("log", [], |call, []| call.log(query)),
         }
     }
+
+    /// The operations in the log whose ids begin with `prefix`, newest first: all that the caller can see, or only those
+    /// of one agent.
+    pub fn find_operations(
+        &self,
+        prefix: &OperationIdPrefix,
+        agent: Option<String>,
+    ) -> Result<Vec<Operation>> {
+        let since = Timestamp(prefix.earliest_time().0.saturating_sub(CLOCK_TOLERANCE));
+        let query = LogQuery { agent, since: Some(since), limit: usize::MAX, ..LogQuery::default() };
+        let mut operations: Vec<_> = self.log(&query)?.into_iter().map(|entry| entry.operation).collect();
+        let mut seen = HashSet::new();
+        operations.retain(|operation| prefix.matches(operation.id) && seen.insert(operation.id));
+        Ok(operations)
+    }
 }
 
 impl Call<'_> {
@@ -178,7 +206,9 @@ impl Call<'_> {
                     |cause| Error::Store { path: requested.clone(), visibility: Visibility::Visible, cause },
                 )?;
             let is_all = revisions.revisions.len() < store_query.limit;
-            let entries = self.log_entries(group, revisions.revisions);
+            let entries = self.log_entries(group, revisions.revisions, query.diff).map_err(|cause| {
+                Error::Store { path: requested.clone(), visibility: Visibility::Visible, cause }
+            })?;
             if is_all || entries.len() >= query.limit {
                 return Ok(entries);
             }
@@ -189,19 +219,58 @@ impl Call<'_> {
     }
 
     /// Turns revisions into log entries, without what the caller may not see.
-    fn log_entries(&self, group: &StoreGroup<'_>, revisions: Vec<Revision>) -> Vec<LogEntry> {
+    fn log_entries(
+        &self,
+        group: &StoreGroup<'_>,
+        revisions: Vec<Revision>,
+        diff: Option<DiffOptions>,
+    ) -> StoreResult<Vec<LogEntry>> {
         let mut entries = Vec::new();
         for revision in revisions {
             let mut changes: Vec<LogChange> =
                 revision.changes.iter().filter_map(|change| self.log_change(group, change)).collect();
             changes.sort_by(|one, other| one.path.cmp(&other.path));
-            if !changes.is_empty() {
-                let Revision { number, operation, undoes, undone, .. } = revision;
-                let revision = group.store.revision(number);
-                entries.push(LogEntry { operation, revision, changes, undoes, undone });
+            if changes.is_empty() {
+                continue;
             }
+            let differences = match diff {
+                Some(options) => self.log_differences(group, &revision.changes, options)?,
+                None => Vec::new(),
+            };
+            let Revision { number, operation, undoes, undone, .. } = revision;
+            let revision = group.store.revision(number);
+            entries.push(LogEntry { operation, revision, changes, differences, undoes, undone });
         }
-        entries
+        Ok(entries)
+    }
+
+    /// How the nodes that one revision changed differ from their states before it.
+    fn log_differences(
+        &self,
+        group: &StoreGroup<'_>,
+        changes: &[NodeChange],
+        options: DiffOptions,
+    ) -> StoreResult<Vec<Difference>> {
+        // A state before that lay where the caller may not look isn't compared: the node then counts as added. If it
+        // lies there now, the log doesn't list it either.
+        let is_visible = |state: &&NodeState| self.logical_path(group, &state.path).is_some();
+        let mut differences = Vec::new();
+        for change in changes {
+            let before = change.before.as_ref().filter(is_visible);
+            let after = change.after.as_ref().filter(is_visible);
+            if after.is_none() && change.after.is_some() {
+                continue;
+            }
+            let difference = match self.difference(group, before, after, options) {
+                Err(StoreError::Expired(_) | StoreError::NotFound) => {
+                    self.difference(group, before, after, DiffOptions { text: false, ..options })
+                }
+                difference => difference,
+            };
+            differences.extend(difference?);
+        }
+        differences.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(differences)
     }
 
     fn log_change(&self, group: &StoreGroup<'_>, change: &NodeChange) -> Option<LogChange> {

@@ -82,8 +82,8 @@ impl Call<'_> {
         if found.targets.is_empty() { Err(no_history_error(access)) } else { Ok(found) }
     }
 
-    /// The logical path of a path in a Store, if one of the Workspaces shows it. If several do, the one with the
-    /// deepest mount.
+    /// The logical path of a path in a Store, if one of the Workspaces shows it and doesn't hide it. If several do, the
+    /// one with the deepest mount.
     fn logical_path(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
         for workspace in &group.workspaces {
@@ -91,6 +91,7 @@ impl Call<'_> {
             let logical = path
                 .strip_prefix(mount)
                 .and_then(|relative_path| std::str::from_utf8(relative_path).ok())
+                .filter(|relative_path| !workspace.hide().hides(relative_path))
                 .and_then(|relative_path| workspace.prefix().join(relative_path).ok());
             if let Some(logical) = logical
                 && self.routes_to(&logical, workspace)

@@ -17,6 +17,7 @@ impl NodeApi {
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
         let (file, _) = self.vfs.subcall("open", [Ok(path.clone())], |call, [path]| {
             let resolved = call.authorize_open(path, options)?;
+            resolved.check_openable()?;
             let rights = if options.read { HostRights::Read } else { HostRights::Write };
             call.open_resolved(&resolved, Some(node), rights, options)
         })?;
@@ -97,19 +98,17 @@ impl NodeApi {
                         (Some(existing.node), HostRights::Write)
                     }
                     Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                        if expect == Precondition::Any && options.read =>
-                    {
-                        (None, HostRights::Read)
-                    }
-                    Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                         if expect == Precondition::Any =>
                     {
-                        (None, HostRights::Write)
+                        resolved.check_openable()?;
+                        (None, if options.read { HostRights::Read } else { HostRights::Write })
                     }
                     // The program that creates a file may read and write it, whatever mode it gives the file.
                     created => (Some(created?.node), HostRights::Write),
                 };
-                let file = call.open_resolved(&resolved, None, rights, options)?;
+                // A hidden file that another program has put in its place meanwhile can't be opened.
+                let expected_node = created.filter(|_| resolved.check_openable().is_err());
+                let file = call.open_resolved(&resolved, expected_node, rights, options)?;
                 if created == Some(file.node()) {
                     file.mark_created_by(call);
                 }

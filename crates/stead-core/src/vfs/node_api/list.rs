@@ -76,7 +76,7 @@ impl NodeApi {
         else {
             return Ok(DirectoryPage { entries: Vec::new(), next: None });
         };
-        let page = Page { after, limit: limit.max(1) };
+        let page = Page { after, limit: limit.max(1), hide: None };
         let since = self.vfs.shared.open_nodes.commit_mark();
         let listing = match resolved.store().list(&resolved.node_path, &page) {
             Err(StoreError::NotFound) if call.is_synthetic_directory(&resolved) => {

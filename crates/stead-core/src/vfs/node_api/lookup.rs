@@ -64,6 +64,7 @@ impl NodeApi {
     pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
         self.vfs.unaudited_call("read_link", [Ok(path.clone())], |call, [path]| {
             let resolved = call.authorize(path, Access::Read)?;
+            resolved.check_openable()?;
             resolved
                 .store()
                 .read_link(&resolved.node_path)

@@ -10,6 +10,8 @@
 //! leads that path elsewhere would make one node two, so a mount shows each Workspace as it is. Missing parents aren't created,
 //! no approval is requested, and the lost-update guard is off. Lookups aren't audited. An open file is, from its
 //! opening to its closing, and so is every change of a name.
+//!
+//! Hidden names are listed and can be created, and existing ones can't be opened: see `vfs/hiding.rs`.
 
 mod files;
 mod list;
@@ -34,6 +36,7 @@ use crate::path::{PathError, VfsPath};
 use crate::store::{Feed, FeedEntry, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
 use crate::vfs::Vfs;
 use crate::vfs::call::{Call, ParsedPath};
+use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::quota::DraftCounting;
 use crate::vfs::resolve::ResolvedPath;
 use crate::workspace::Workspace;
@@ -63,7 +66,7 @@ impl NodeApi {
     pub fn new(vfs: &Vfs) -> Self {
         let (workspaces, mounted_at) = (vfs.router().workspaces().cloned().collect(), vfs.shared.clock.now());
         NodeApi {
-            vfs: vfs.clone(),
+            vfs: Vfs { hidden_files: HiddenFiles::Listed, ..vfs.clone() },
             workspaces,
             created_hidden: Mutex::default(),
             special_files: special_files::SpecialFiles::default(),

@@ -6,8 +6,8 @@ use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, IfMissing, NodeId, NodeKind, Precondition, Replace, Side, Step, StoreError, StorePath, Subtree,
-    SyncPolicy, VersionTag,
+    Attr, HiddenRule, IfMissing, NodeId, NodeKind, Precondition, Replace, Side, Step, StoreError, StorePath,
+    Subtree, SyncPolicy, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes, symlink_as_conflict};
@@ -81,7 +81,7 @@ impl NodeApi {
                 subtree,
                 expect: Precondition::Any,
                 if_missing: IfMissing::Fail,
-                protected: resolved.protected_names(Side::From),
+                protected: resolved.protected_names(Side::From, None),
                 displaced: resolved.displaced_content(),
             };
             match call.apply_at(&resolved, vec![step], expected_nodes(&[(&resolved, directory)])) {
@@ -118,6 +118,7 @@ impl NodeApi {
             if self.rename_special(call, (&from, from_directory), (&to, to_directory), replace)? {
                 return Ok(());
             }
+            check_reveals_nothing(&from, &to, replace)?;
             call.check_path_limits(&from, &to)?;
             let mut expect = call.check_destination(&from, &to)?;
             if from.visibility() == Visibility::Hidden {
@@ -138,7 +139,10 @@ impl NodeApi {
                 replace,
                 parents: call.parents_policy(to_directory),
                 expect,
-                protected: [from.protected_names(Side::From), to.protected_names(Side::To)],
+                protected: [
+                    from.protected_names(Side::From, hidden_rule(&from, &to, replace)),
+                    to.protected_names(Side::To, None),
+                ],
             };
             let expect_nodes = expected_nodes(&[(&from, from_directory), (&to, to_directory)]);
             call.join_creating_operation_at(&from);
@@ -173,6 +177,24 @@ impl NodeApi {
             Ok((self.created_lookup(&resolved, attr), before.tag))
         })
     }
+}
+
+/// Refuses to give a hidden file a name under which it could be opened.
+fn check_reveals_nothing(from: &ResolvedPath<'_>, to: &ResolvedPath<'_>, replace: Replace) -> Result<()> {
+    match (from.check_openable(), to.check_openable()) {
+        (Err(error), Ok(())) => Err(error),
+        (Ok(()), Err(error)) if replace == Replace::Exchange => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The same for what is in a directory.
+fn hidden_rule(from: &ResolvedPath<'_>, to: &ResolvedPath<'_>, replace: Replace) -> Option<HiddenRule> {
+    let (before, after) = (from.hidden_names()?, to.hidden_names()?);
+    Some(match replace {
+        Replace::Refuse | Replace::Overwrite => HiddenRule::NotRevealed { before, after },
+        Replace::Exchange => HiddenRule::SameAtBoth([before, after]),
+    })
 }
 
 impl Call<'_> {

@@ -310,7 +310,7 @@ impl NodeApi {
                     subtree: Subtree::File,
                     expect: Precondition::Any,
                     if_missing: IfMissing::Fail,
-                    protected: to.protected_names(Side::From),
+                    protected: to.protected_names(Side::From, None),
                     displaced: to.displaced_content(),
                 };
                 call.apply_at(to, vec![step], expected_nodes(&[(to, to_directory)]))?;

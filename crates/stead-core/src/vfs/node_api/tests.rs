@@ -232,6 +232,65 @@ fn protected_names_cannot_be_changed() {
 }
 
 #[test]
+fn a_hidden_file_is_listed_with_its_attributes_and_not_opened() {
+    let t = subject();
+    let rw = t.directory("/rw");
+    let options = OpenOptions::read_write();
+    let (file, _) = t.api.create(&rw, &name(".env"), 0o600, Precondition::Any, options).unwrap();
+    // The program that has created the file keeps its handle.
+    file.write_at(0, b"secret").unwrap();
+    file.flush().unwrap();
+    assert_eq!(file.read_at(0, &mut [0; 6]).unwrap(), 6);
+    drop(file);
+    t.api.symlink(&rw, &name("id_rsa"), b"a").unwrap();
+    assert_eq!(t.names("/rw"), ["deep", ".env", "a", "dir", "id_rsa"]);
+    let lookup = t.api.lookup(&rw, &name(".env")).unwrap();
+    assert_eq!((lookup.attr.size, lookup.attr.mode), (6, 0o600));
+    let node = lookup.node.unwrap();
+    for result in [
+        t.api.open(&lookup.path, node, OpenOptions::read()).map(drop),
+        t.api.open(&lookup.path, node, OpenOptions::write()).map(drop),
+        t.api.create(&rw, &name(".env"), 0o600, Precondition::Any, options).map(drop),
+        t.api.link_target(&path("/rw/id_rsa")).map(drop),
+    ] {
+        assert!(matches!(result, Err(Error::HiddenName { .. })), "{result:?}");
+    }
+    // For calls by path it doesn't exist.
+    assert_eq!(kind(t.vfs.stat("/rw/.env")), ErrorKind::NotFound);
+    t.api.set_attributes((&lookup.path, node), Some(0o644), None).unwrap();
+    t.api.unlink(&rw, &name(".env")).unwrap();
+    t.api.create(&rw, &name(".env"), 0o600, Precondition::Absent, options).unwrap();
+}
+
+#[test]
+fn no_rename_gives_a_hidden_file_a_name_under_which_it_can_be_opened() {
+    let t = subject();
+    let (rw, options) = (t.directory("/rw"), OpenOptions::write());
+    t.api.mkdir(&rw, &name("node_modules"), 0o755).unwrap();
+    let modules = t.directory("/rw/node_modules");
+    for (directory, file) in [(&rw, ".env"), (&t.directory("/rw/dir"), "x.key"), (&modules, "test.key")] {
+        t.api.create(directory, &name(file), 0o600, Precondition::Any, options).unwrap();
+    }
+    let rename = |from: &str, to: &str, replace| t.api.rename((&rw, &name(from)), (&rw, &name(to)), replace);
+    for (from, to, replace) in [
+        (".env", "plain", Replace::Overwrite),
+        (".env", "a", Replace::Exchange),
+        ("a", ".env", Replace::Exchange),
+        // `*.key` isn't hidden below `node_modules`.
+        ("dir", "vendor", Replace::Overwrite),
+        ("dir", "node_modules", Replace::Exchange),
+    ] {
+        assert_eq!(kind(rename(from, to, replace)), ErrorKind::Denied, "{from} {to}");
+    }
+    // Hidden before and after, or hidden only after.
+    rename(".env", ".env.old", Replace::Overwrite).unwrap();
+    rename("dir", "dir2", Replace::Overwrite).unwrap();
+    rename("a", ".env", Replace::Overwrite).unwrap();
+    rename("node_modules", "packages", Replace::Overwrite).unwrap();
+    assert_eq!(kind(rename("packages", "node_modules", Replace::Overwrite)), ErrorKind::Denied);
+}
+
+#[test]
 fn names_that_no_path_can_hold_are_refused_and_not_found() {
     let t = subject();
     let rw = t.directory("/rw");

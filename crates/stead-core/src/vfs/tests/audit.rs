@@ -64,6 +64,11 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         |vfs| vfs.read_range("/rw/a", ByteRange { offset: 2, length: 3 }).map(drop),
         "read_range /rw/a ok 3",
     ),
+    (
+        "read_text_range",
+        |vfs| vfs.read_text_range("/rw/a", ByteRange { offset: 2, length: 3 }).map(drop),
+        "read_range /rw/a ok 3",
+    ),
     ("read_lines", |vfs| vfs.read_lines("/rw/a", LineRange::default()).map(drop), "read_lines /rw/a ok 8"),
     ("read_link", |vfs| vfs.read_link("/rw/link").map(drop), "read_link /rw/link ok 1"),
     (
@@ -87,6 +92,7 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
     ("list", |vfs| vfs.list("/", &ListPage::all()).map(drop), "list / ok"),
     ("walk", |vfs| vfs.walk("/", &WalkQuery::default()).map(drop), "walk / ok"),
     ("glob", |vfs| vfs.glob(&GlobQuery::new("**/*.md"), "/").map(drop), "glob / ok"),
+    ("count_hidden", |vfs| vfs.count_hidden("/").map(drop), "count_hidden / ok"),
     ("grep", |vfs| vfs.grep(&GrepQuery::new("two"), "/").map(drop), "grep / ok"),
     ("write", |vfs| vfs.write("/rw/new", "123").map(drop), "write /rw/new ok 3"),
     (
@@ -105,10 +111,23 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         |vfs| vfs.append_with("/rw/a", "12", &WriteOptions::new()).map(drop),
         "append /rw/a ok 2",
     ),
+    (
+        "append_text",
+        |vfs| vfs.append_text("/rw/new", "\n", &WriteOptions::new()).map(drop),
+        "append /rw/new ok 1",
+    ),
     ("edit", |vfs| vfs.edit("/rw/b", "two", "2", Occurrences::One).map(drop), "edit /rw/b ok"),
     (
         "edit_with",
         |vfs| vfs.edit_with("/rw/c", "two", "2", Occurrences::One, None).map(drop),
+        "edit /rw/c ok",
+    ),
+    (
+        "edit_all",
+        |vfs| {
+            let [old, new] = ["2", "two"];
+            vfs.edit_all("/rw/c", &[Replacement { old, new, occurrences: Occurrences::All }], None).map(drop)
+        },
         "edit /rw/c ok",
     ),
     ("mkdir", |vfs| vfs.mkdir("/rw/x/y", Parents::Create).map(drop), "mkdir /rw/x/y ok"),
@@ -210,7 +229,11 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../list.rs"),
         include_str!("../as_of.rs"),
         include_str!("../search.rs"),
+        include_str!("../hiding.rs"),
         include_str!("../write.rs"),
+        include_str!("../append.rs"),
+        include_str!("../edit.rs"),
+        include_str!("../suggest.rs"),
         include_str!("../copy.rs"),
         include_str!("../open_file.rs"),
         include_str!("../batch.rs"),
@@ -221,8 +244,9 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
     ];
-    // These answer without calling a Store.
+    // These answer without calling a Store, or look something up for a call that is recorded.
     let unaudited = [
+        "message_with_suggestion",
         "builder",
         "identity",
         "has_read_files",
@@ -238,6 +262,7 @@ fn every_public_call_is_in_the_audit_test() {
         "compound",
         "set_file_count",
         "store_revisions",
+        "find_operations",
     ];
     let mut public_calls = BTreeSet::new();
     for source in sources {

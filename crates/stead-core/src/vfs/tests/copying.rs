@@ -132,6 +132,42 @@ fn a_directory_is_neither_copied_nor_moved_into_itself() {
 }
 
 #[test]
+fn a_file_is_not_moved_to_itself_by_any_of_its_paths() {
+    let store = store_with(&[("/f", "file"), ("/d/x", "in x")]);
+    let vfs = vfs_with([workspace("/a", ReadWrite, &store), workspace("/b", ReadWrite, &store)]);
+    store_link(&store, "/l", "d");
+    for (from, to) in [("/a/f", "/a/f"), ("/a/f", "/b/f"), ("/a/d", "/b/d"), ("/a/l/x", "/b/d/x")] {
+        for overwrite in [Overwrite::Refuse, Overwrite::Replace] {
+            let error = vfs.rename(from, to, overwrite).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().ends_with("are the same file, so nothing was moved"), "{error}");
+        }
+    }
+    assert_eq!(kind(vfs.rename("/a/none", "/b/none", Overwrite::Refuse)), ErrorKind::NotFound);
+    assert_eq!((text(&vfs, "/a/f"), text(&vfs, "/b/d/x")), ("file".to_owned(), "in x".to_owned()));
+}
+
+#[test]
+fn a_workspace_whose_path_does_not_exist_yet_is_an_empty_directory() {
+    for other_store in [false, true] {
+        let (store, other) = (store_with(&[]), store_with(&[]));
+        let mount = Mount::at(store.clone(), &path("/not/yet"));
+        let target = if other_store { &other } else { &store };
+        let vfs =
+            vfs_with([Workspace::new(path("/new"), ReadWrite, mount), workspace("/all", ReadWrite, target)]);
+        assert_eq!(vfs.list("/new", &ListPage::all()).unwrap().total, 0);
+        vfs.copy("/new", "/all/deep/copy", Overwrite::Refuse).unwrap();
+        assert_eq!(vfs.list("/all/deep/copy", &ListPage::all()).unwrap().total, 0);
+        let again = vfs.copy("/new", "/all/deep/copy", Overwrite::Replace);
+        assert_eq!(kind(again), ErrorKind::AlreadyExists);
+        assert_eq!(kind(vfs.mkdir("/new/a/b", Parents::Required)), ErrorKind::NotFound);
+        vfs.mkdir("/new/a", Parents::Required).unwrap();
+        assert_eq!(kind(vfs.mkdir("/new/a", Parents::Required)), ErrorKind::AlreadyExists);
+        assert_eq!(vfs.list("/new", &ListPage::all()).unwrap().total, 1);
+    }
+}
+
+#[test]
 fn a_workspace_is_not_moved_or_replaced() {
     let (vfs, ..) = vfs_with_two_stores();
     assert!(matches!(vfs.rename("/a", "/b/a", Overwrite::Refuse), Err(Error::IsWorkspace { .. })));

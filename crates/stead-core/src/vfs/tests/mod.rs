@@ -4,6 +4,7 @@ mod audit;
 mod copying;
 mod draft_quotas;
 mod forking;
+mod hiding;
 mod ignoring;
 mod open_files;
 mod protection;

@@ -22,12 +22,13 @@ use crate::sync::{self, SyncPoint};
 /// The longest time between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Copies into a restored backup (`main`) what the current database (`live`) keeps: the audit, which is append-only,
-/// and the ledgers of Physical Stores, whose directories are not in the backup.
+/// Copies into a restored backup (`main`) what the current database (`live`) keeps: its identity, the audit, which is
+/// append-only, and the ledgers of Physical Stores, whose directories are not in the backup.
 ///
 /// Audit chains of the current database replace the backup's copies of them. Other chains, of a backup that was made
 /// elsewhere, stay and get new numbers. The audit's Bloom filters are dropped, and rebuilt later.
 const CARRY_OVER_SQL: &str = "
+    UPDATE main.meta SET value = (SELECT value FROM live.meta WHERE name = 'identity') WHERE name = 'identity';
     CREATE TEMP TABLE known AS
       SELECT id FROM main.audit_instance WHERE uuid IN (SELECT uuid FROM live.audit_instance);
     DELETE FROM main.audit WHERE instance IN (SELECT id FROM known);
@@ -170,7 +171,8 @@ impl Database {
     /// Restores a backup in place of a database that is missing, or too damaged to be opened. The damaged files stay:
     /// they are moved to a new directory in the directory `-damaged` beside the database.
     ///
-    /// Revisions that were acknowledged before are not used again. The audit is the backup's.
+    /// Revisions that were acknowledged before are not used again. The audit is the backup's: call
+    /// [`Audit::adopt_directory`](crate::Audit::adopt_directory) if the lost database had one.
     pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<RevisionNumber> {
         if !from.is_file() {
             return Err(StoreError::NotFound);

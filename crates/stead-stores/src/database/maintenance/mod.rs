@@ -10,4 +10,4 @@ pub use gc::{Collected, GcOptions};
 pub use retention::{ForgottenHistory, Retention};
 pub use snapshot::{NewSnapshot, Snapshot};
 
-pub(crate) use retention::{PINNED_REVISIONS, check_readable, is_readable};
+pub(crate) use retention::{PINNED_REVISIONS, check_none_lost_after, check_readable, is_readable};

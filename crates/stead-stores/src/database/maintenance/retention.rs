@@ -86,6 +86,19 @@ pub(crate) fn check_readable(conn: &Connection, revision: i64) -> Result<()> {
     }
 }
 
+/// Fails as `Expired` if the revisions right after this one were lost: then it isn't known which one was the newest at a
+/// time between this one and the next one that exists.
+pub(crate) fn check_none_lost_after(conn: &Connection, revision: i64) -> Result<()> {
+    let reason = match find_loss(conn, revision + 1)?.as_deref() {
+        None => return Ok(()),
+        Some(RESTORE_TOOL) => "a backup was restored",
+        Some(_) => "the end of the database was missing",
+    };
+    let message =
+        format!("the versions of that time were lost when {reason}; the last one before them is {revision}");
+    Err(StoreError::Expired(message).into())
+}
+
 /// The tool of the revision that replaced a lost one; `None` if the revision isn't lost.
 ///
 /// Revisions have consecutive numbers. Only a restored backup, or a database whose end is missing, leaves numbers out, and

@@ -17,7 +17,7 @@ pub(crate) struct CaptureTurn(pub(crate) i64);
 #[derive(Debug)]
 pub(crate) enum CaptureNote {
     /// The entry was changed: the step that does the same to the volume, and the host file's tag, if it has one.
-    Changed(Step, Option<VersionTag>),
+    Changed(Box<Step>, Option<VersionTag>),
     /// A file's content is unchanged, and its tag is this one now.
     Unchanged(NodeId, VersionTag),
 }
@@ -50,7 +50,7 @@ impl CaptureVolume {
         for note in notes {
             match note {
                 CaptureNote::Changed(step, tag) => {
-                    steps.push(step);
+                    steps.push(*step);
                     tags.push(tag);
                 }
                 CaptureNote::Unchanged(node, tag) => unchanged.push((node, tag)),

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rusqlite::params;
-use stead_core::StoreError;
-use stead_core::name::escape_name;
 use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
 
 use crate::database::error::Result;
@@ -46,9 +44,9 @@ impl VirtualChange<'_, '_> {
         Ok(found)
     }
 
-    /// Fails with `Protected` if an entry below `top` is protected.
+    /// Fails if an entry below `top` is protected.
     pub(crate) fn check_protected(&self, top: i64, protected: Option<&ProtectedNames>) -> Result<()> {
-        let Some(protected) = protected.filter(|protected| !protected.globs.is_empty()) else {
+        let Some(protected) = protected.filter(|protected| !protected.is_empty()) else {
             return Ok(());
         };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
@@ -58,9 +56,7 @@ impl VirtualChange<'_, '_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            if protected.covers(&path, kind.to_kind()) {
-                return Err(StoreError::Protected { path: escape_name(&path).to_string() }.into());
-            }
+            protected.check(&path, kind.to_kind())?;
             if kind == EntryKind::Directory {
                 directories.insert(node, path);
             }

@@ -181,7 +181,10 @@ impl<'a> CaptureUpdate<'a> {
                 )?;
                 if touched || captured.is_none_or(|captured| captured.modified != attr.modified) {
                     let (at, modified) = (NodePath::from_root(path.clone()), Some(attr.modified));
-                    self.add_note(CaptureNote::Changed(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                    self.add_note(
+                        CaptureNote::Changed(Box::new(Step::SetAttr { at, mode: None, modified }), None),
+                        0,
+                    )?;
                 }
             }
             NodeKind::File => self.capture_file(path, &attr, captured)?,
@@ -204,7 +207,7 @@ impl<'a> CaptureUpdate<'a> {
             }
             None => Step::Mkdir { at, parents: Parents::Required, mode },
         };
-        self.pending_notes.push(CaptureNote::Changed(step, None));
+        self.pending_notes.push(CaptureNote::Changed(Box::new(step), None));
     }
 
     fn capture_file(
@@ -236,7 +239,7 @@ impl<'a> CaptureUpdate<'a> {
             max_size: None,
         };
         let step = Step::Write { at: NodePath::from_root(path.clone()), content, options };
-        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
+        self.add_note(CaptureNote::Changed(Box::new(step), Some(attr.tag)), bytes)
     }
 
     fn capture_symlink(
@@ -261,7 +264,7 @@ impl<'a> CaptureUpdate<'a> {
         }
         let bytes = target.len();
         let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
-        self.add_note(CaptureNote::Changed(step, Some(attr.tag)), bytes)
+        self.add_note(CaptureNote::Changed(Box::new(step), Some(attr.tag)), bytes)
     }
 
     /// The tag of a file whose content is unchanged, although its inode or change time isn't. The file is read to find
@@ -381,5 +384,5 @@ fn removal(path: &StorePath) -> CaptureNote {
         protected: None,
         displaced: DisplacedContent::Keep,
     };
-    CaptureNote::Changed(step, None)
+    CaptureNote::Changed(Box::new(step), None)
 }

@@ -1,0 +1,162 @@
+//! A host's configuration file: read, compared, and replaced as a whole with a backup beside it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use similar::TextDiff;
+use stead::ErrorKind;
+
+use crate::command_error::CommandError;
+use crate::human;
+
+/// What is added to the name of a file for the name of its backup.
+const BACKUP_SUFFIX: &str = ".stead-backup";
+/// Longer lines are cut in a difference: one may hold a whole file, with secrets of other programs.
+const MAX_SHOWN_CHARS: usize = 200;
+
+/// A host's configuration file.
+#[derive(Debug)]
+pub(super) struct HostFile {
+    /// Its path, without symlinks if the file exists: a file that is kept elsewhere is changed there.
+    path: PathBuf,
+    /// Its text; `None` if it doesn't exist.
+    text: Option<String>,
+}
+
+impl HostFile {
+    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(HostFile { path, text: Some(text) }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HostFile { path, text: None }),
+            Err(error) => {
+                Err(CommandError::host(format!("`{}` can't be read", human::host_path(&path)), error))
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text; empty if the file doesn't exist.
+    pub(super) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// What would change with this text, in the style of `diff -u`.
+    pub(super) fn difference(&self, new: &str) -> String {
+        let shown_path = human::host_path(&self.path);
+        let before = if self.text.is_some() { &*shown_path } else { "/dev/null" };
+        let diff = TextDiff::from_lines(self.text(), new);
+        let text = diff.unified_diff().context_radius(1).header(before, &shown_path).to_string();
+        let cut = |line: &str| match line.char_indices().nth(MAX_SHOWN_CHARS) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        };
+        human::escape_lines(&text.lines().map(cut).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Replaces the file, and returns where its old content is kept. A program that reads the file at this time sees
+    /// the old or the new text. Refuses if the file has changed since it was read.
+    pub(super) fn replace(&self, new: &str) -> Result<Option<PathBuf>, CommandError> {
+        let shown_path = human::host_path(&self.path);
+        if HostFile::read(&self.path)?.text != self.text {
+            return Err(CommandError::Message(
+                ErrorKind::Conflict,
+                format!("`{shown_path}` has just been changed by another program; run the command again"),
+            ));
+        }
+        let failed = |error| CommandError::host(format!("`{shown_path}` can't be written"), error);
+        self.write(new).map_err(failed)
+    }
+
+    fn write(&self, new: &str) -> io::Result<Option<PathBuf>> {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(directory)?;
+        let permissions = match &self.text {
+            Some(_) => fs::metadata(&self.path)?.permissions(),
+            // The usual one of new files, which the umask narrows.
+            None => fs::Permissions::from_mode(0o666),
+        };
+        let mut file = tempfile::Builder::new().permissions(permissions.clone()).tempfile_in(directory)?;
+        file.write_all(new.as_bytes())?;
+        if self.text.is_some() {
+            // Despite the umask.
+            file.as_file().set_permissions(permissions.clone())?;
+        }
+        file.as_file().sync_all()?;
+        let backup =
+            self.text.as_deref().map(|text| self.write_backup(text, permissions.mode())).transpose()?;
+        file.persist(&self.path)?;
+        Ok(backup)
+    }
+
+    /// Writes the backup as a new file, so that no other file is changed through a link of that name.
+    fn write_backup(&self, text: &str, mode: u32) -> io::Result<PathBuf> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(BACKUP_SUFFIX);
+        let backup = PathBuf::from(name);
+        match fs::remove_file(&backup) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&backup)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        Ok(backup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_through_its_symlink_and_the_old_one_is_kept() {
+        let host = tempfile::tempdir().unwrap();
+        let (real, link) = (host.path().join("dotfiles.json"), host.path().join("link.json"));
+        fs::write(&real, "old").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        // A link with the name of the backup is replaced, not followed.
+        fs::write(host.path().join("other"), "untouched").unwrap();
+        let backup_name = host.path().join("dotfiles.json.stead-backup");
+        std::os::unix::fs::symlink(host.path().join("other"), &backup_name).unwrap();
+        let backup = HostFile::read(&link).unwrap().replace("new").unwrap().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&backup).unwrap(), "old");
+        assert_eq!(fs::read_to_string(host.path().join("other")).unwrap(), "untouched");
+        for file in [&real, &backup] {
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(host.path()).unwrap().count(), 4, "nothing else is left behind");
+    }
+
+    #[test]
+    fn a_file_that_another_program_changes_meanwhile_is_left_alone() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("a/b/settings.json");
+        let missing = HostFile::read(&path).unwrap();
+        assert_eq!(missing.replace("first").unwrap(), None);
+        assert!(missing.replace("second").is_err());
+        let file = HostFile::read(&path).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        let error = file.replace("second").unwrap_err();
+        assert_eq!(error.kind(), Some(ErrorKind::Conflict));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn a_difference_shows_little_of_a_long_line() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("one-line.json");
+        fs::write(&path, format!("{{\"a\": 1, {} \"token\": \"secret\"}}", " ".repeat(300))).unwrap();
+        let difference = HostFile::read(&path).unwrap().difference("{}");
+        assert!(difference.contains("-{\"a\": 1,") && !difference.contains("secret"), "{difference}");
+    }
+}

@@ -1,0 +1,328 @@
+//! The keys of `stead.toml`: one table that the reader, the JSON Schema and the reference page share.
+//!
+//! The reader can only read keys that are listed here, and rejects every other key in the file.
+
+#[cfg(test)]
+mod page;
+mod schema;
+
+pub use schema::json_schema;
+
+/// A table of the file and its keys.
+#[derive(Debug)]
+pub(super) struct TableKeys {
+    /// How the table's header is written.
+    pub(super) header: &'static str,
+    /// What the table describes.
+    pub(super) description: &'static str,
+    pub(super) keys: &'static [Key],
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) value: ValueKind,
+    pub(super) default: DefaultValue,
+    pub(super) description: &'static str,
+    /// A value, as it is written in the file; empty for a table.
+    pub(super) example: &'static str,
+}
+
+/// What a key's value has to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ValueKind {
+    Text,
+    Number,
+    Boolean,
+    Texts,
+    OneOf(&'static [&'static str]),
+    /// A number of bytes with a unit.
+    Size,
+    /// A length of time with a unit.
+    Duration,
+    Table(&'static TableKeys),
+    BooleanOrTable(&'static TableKeys),
+    /// Tables under names that the user chooses.
+    NamedTables(&'static [&'static TableKeys]),
+    TableList(&'static TableKeys),
+    /// A table or a list of tables of which nothing is known yet.
+    Anything,
+}
+
+/// What holds if a key is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DefaultValue {
+    /// The key has to be present.
+    Required,
+    Is(&'static str),
+    /// The key may be present, but has no effect in this version.
+    NoEffect,
+}
+
+impl TableKeys {
+    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The keys that have an effect.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().filter(|key| key.default != DefaultValue::NoEffect).map(|key| key.name)
+    }
+}
+
+const fn key(
+    name: &'static str,
+    value: ValueKind,
+    default: DefaultValue,
+    example: &'static str,
+    description: &'static str,
+) -> Key {
+    Key { name, value, default, description, example }
+}
+
+use DefaultValue::{Is, NoEffect, Required};
+use ValueKind::{
+    Anything, Boolean, BooleanOrTable, Duration, NamedTables, Number, OneOf, Size, Table, TableList, Text,
+    Texts,
+};
+
+/// A table of which nothing is known yet.
+pub(super) static NONE: TableKeys = TableKeys { header: "", description: "", keys: &[] };
+
+/// The whole file.
+pub(super) static ROOT: TableKeys = TableKeys {
+    header: "",
+    description: "The whole file. Relative paths in it are relative to its directory.",
+    keys: &[
+        key(
+            "database",
+            Table(&DATABASE),
+            Is("a database in `.stead/`"),
+            "",
+            "The database of the Virtual Stores, the history and the audit",
+        ),
+        key("history", Table(&HISTORY), Is("as below"), "", "How long versions are kept"),
+        key("audit", Table(&AUDIT), Is("on"), "", "The record of every call"),
+        key(
+            "hide",
+            Texts,
+            Is("names that usually hold secrets"),
+            "[\".env\"]",
+            "The `hide` of Workspaces that have none of their own",
+        ),
+        key(
+            "stores",
+            NamedTables(&[&PHYSICAL_STORE, &VIRTUAL_STORE, &MEMORY_STORE]),
+            Is("none"),
+            "",
+            "The Stores, by name",
+        ),
+        key("agents", NamedTables(&[&AGENT]), Is("none"), "", "The agents, by name"),
+        key("ttl", Anything, NoEffect, "", "Reserved"),
+        key("organization", Anything, NoEffect, "", "Reserved"),
+    ],
+};
+
+pub(super) static DATABASE: TableKeys = TableKeys {
+    header: "[database]",
+    description: "The database holds the files of all Virtual Stores, what is kept of host directories, and the audit.",
+    keys: &[
+        key("url", Text, Is("\"sqlite:.stead/stead.db\""), "\"sqlite:stead.db\"", "`sqlite:` and a file"),
+        key(
+            "durability",
+            OneOf(&["full", "fast"]),
+            Is("\"full\""),
+            "\"fast\"",
+            "`full`: an acknowledged change is on the disk. `fast`: a power cut may lose the changes of the last moments, never a part of one",
+        ),
+    ],
+};
+
+pub(super) static HISTORY: TableKeys = TableKeys {
+    header: "[history]",
+    description: "What `stead gc` keeps of the versions in Virtual Stores. Snapshots and what forks are based on are always kept.",
+    keys: &[
+        key("age", Duration, Is("\"30d\""), "\"90d\"", "Versions that are older may be removed"),
+        key("versions", Number, Is("10000"), "500", "How many old contents of one file are kept at most"),
+    ],
+};
+
+pub(super) static AUDIT: TableKeys = TableKeys {
+    header: "[audit]",
+    description: "The audit records every call in hash chains.",
+    keys: &[key("enabled", Boolean, Is("true"), "true", "Whether calls are recorded")],
+};
+
+pub(super) static PHYSICAL_STORE: TableKeys = TableKeys {
+    header: "[stores.NAME] with kind = \"physical\"",
+    description: "A directory of the host.",
+    keys: &[
+        key("kind", OneOf(&["physical"]), Required, "\"physical\"", "The kind of the Store"),
+        key("path", Text, Required, "\"srv/code\"", "The directory. `~` isn't expanded"),
+        key(
+            "keep",
+            BooleanOrTable(&KEEP),
+            Is("true"),
+            "true",
+            "Whether what agents overwrite and delete is kept for undo; a table sets limits",
+        ),
+    ],
+};
+
+pub(super) static KEEP: TableKeys = TableKeys {
+    header: "[stores.NAME.keep]",
+    description: "How much of what agents overwrite and delete in a host directory is kept for undo.",
+    keys: &[
+        key("age", Duration, Is("\"14d\""), "\"7d\"", "How long content is kept"),
+        key(
+            "bytes",
+            Size,
+            Is("\"1GiB\""),
+            "\"256MiB\"",
+            "How much is kept in all; the oldest content is removed first",
+        ),
+        key(
+            "file_bytes",
+            Size,
+            Is("\"64MiB\""),
+            "\"16MiB\"",
+            "Larger files are not kept: a change that overwrites or deletes one can't be undone",
+        ),
+    ],
+};
+
+pub(super) static VIRTUAL_STORE: TableKeys = TableKeys {
+    header: "[stores.NAME] with kind = \"virtual\"",
+    description: "Files in the database. Every change makes a version.",
+    keys: &[
+        key("kind", OneOf(&["virtual"]), Required, "\"virtual\"", "The kind of the Store"),
+        key(
+            "namespace",
+            Texts,
+            Is("the Store's name"),
+            "[\"workspaces\", \"coder\"]",
+            "The place in the database. Stores with the same namespace are one Store",
+        ),
+    ],
+};
+
+pub(super) static MEMORY_STORE: TableKeys = TableKeys {
+    header: "[stores.NAME] with kind = \"memory\"",
+    description: "Files in the memory of the process. They are gone when it ends.",
+    keys: &[key("kind", OneOf(&["memory"]), Required, "\"memory\"", "The kind of the Store")],
+};
+
+pub(super) static AGENT: TableKeys = TableKeys {
+    header: "[agents.NAME]",
+    description: "An agent: what it sees, and which tools it is offered.",
+    keys: &[
+        key("description", Text, Is("none"), "\"writes the code\"", "What the agent is for"),
+        key("workspaces", TableList(&WORKSPACE), Required, "", "The Workspaces that the agent sees"),
+        key("quota", Table(&QUOTA), Is("no limits"), "", "Limits on all Workspaces of the agent together"),
+        key(
+            "tools",
+            Texts,
+            Is("all that the scopes allow"),
+            "[\"read_file\", \"list_directory\"]",
+            "The only tools that the agent is offered",
+        ),
+        key(
+            "history",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether the agent is offered the history tools (undo, list_versions, diff and so on)",
+        ),
+        key(
+            "ask",
+            Texts,
+            Is("[]"),
+            "[\"delete_directory\"]",
+            "Tools that need a person's approval for each call",
+        ),
+        key(
+            "structured",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether MCP results have structured data beside the text",
+        ),
+        key("scope", OneOf(&["agent", "thread", "hybrid"]), NoEffect, "\"agent\"", "Reserved"),
+        key("idle_timeout", Text, NoEffect, "\"30m\"", "Reserved"),
+        key("state", Table(&STATE), NoEffect, "", "Reserved"),
+        key("executor", Anything, NoEffect, "", "Reserved"),
+    ],
+};
+
+pub(super) static STATE: TableKeys = TableKeys {
+    header: "[agents.NAME.state]",
+    description: "Reserved.",
+    keys: &[key("enabled", Boolean, NoEffect, "true", "Reserved")],
+};
+
+pub(super) static WORKSPACE: TableKeys = TableKeys {
+    header: "[[agents.NAME.workspaces]]",
+    description: "A Workspace: a logical path, an Access Scope, and the Store that has the files.",
+    keys: &[
+        key(
+            "prefix",
+            Text,
+            Required,
+            "\"/project\"",
+            "The logical path. A longer prefix wins over a shorter one",
+        ),
+        key(
+            "scope",
+            OneOf(&["READ_ONLY", "ro", "READ_WRITE", "rw", "WRITE_ONLY", "wo"]),
+            Required,
+            "\"rw\"",
+            "The Access Scope",
+        ),
+        key("store", Text, Required, "\"code\"", "The name of a Store"),
+        key("path", Text, Is("\"/\""), "\"/app\"", "The directory of the Store that the Workspace shows"),
+        key(
+            "description",
+            Text,
+            Is("none"),
+            "\"the application\"",
+            "What the Workspace is for, in the agent's Filesystem Map",
+        ),
+        key(
+            "protect",
+            Texts,
+            Is("git's hooks and configuration"),
+            "[\"LICENSE\"]",
+            "Globs of files that agents may not change; a list replaces the default",
+        ),
+        key(
+            "hide",
+            Texts,
+            Is("names that usually hold secrets"),
+            "[\".env\", \"secrets/**\"]",
+            "Globs of files that don't exist for the agent; a list replaces the one at the top of the file, and `[]` turns it off",
+        ),
+        key("scratch", Texts, Is("[]"), "[\"target/**\"]", "Globs of files without history"),
+        key("quota", Table(&QUOTA), Is("no limits"), "", "Limits on the Workspace"),
+        key(
+            "ask",
+            OneOf(&["never", "changes", "everything"]),
+            Is("\"never\""),
+            "\"changes\"",
+            "Which calls need a person's approval",
+        ),
+        key("managed", Boolean, NoEffect, "false", "Reserved"),
+        key("per", OneOf(&["agent", "thread"]), NoEffect, "\"agent\"", "Reserved"),
+        key("fork", OneOf(&["thread"]), NoEffect, "\"thread\"", "Reserved"),
+    ],
+};
+
+pub(super) static QUOTA: TableKeys = TableKeys {
+    header: "quota = { … }",
+    description: "Limits, for an agent or for one Workspace.",
+    keys: &[
+        key("bytes", Size, Is("no limit"), "\"1GiB\"", "The size of all files together"),
+        key("files", Number, Is("no limit"), "10000", "The number of files, directories and symlinks"),
+        key("file_bytes", Size, Is("no limit"), "\"64MiB\"", "The size of one file"),
+    ],
+};
