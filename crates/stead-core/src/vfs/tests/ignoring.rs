@@ -55,12 +55,12 @@ fn ignored_files_are_left_out_of_every_kind_of_search() {
 #[test]
 fn hidden_ignore_files_have_no_effect_and_hidden_names_are_not_reported_as_left_out() {
     let files =
-        [("/.gitignore", ".env\nlogs/"), ("/.env", "secret"), ("/sub/.gitignore", "*"), ("/sub/a", "x")];
+        [("/.gitignore", "token\nlogs/"), ("/token", "secret"), ("/sub/.gitignore", "*"), ("/sub/a", "x")];
     let base = || workspace("/p", ReadOnly, &store_with(&files));
-    let hides_secrets = vfs_with([base()]);
+    let hides_secrets = vfs_with([base().with_hide(["token"]).unwrap()]);
     let expected = ("/p/.gitignore".to_owned(), left_out(true, false));
     assert_eq!(grepped(&hides_secrets, "/p"), expected, "`sub` has files that are ignored");
-    let hides_rules = vfs_with([base().with_hide(["sub/.gitignore", ".env"]).unwrap()]);
+    let hides_rules = vfs_with([base().with_hide(["sub/.gitignore", "token"]).unwrap()]);
     for (vfs, path) in [(&hides_rules, "/p"), (&hides_rules, "/p/sub")] {
         let (found, left_out) = grepped(vfs, path);
         assert!(found.ends_with("/p/sub/a") && !found.contains("/p/sub/.gitignore"), "{found}");
