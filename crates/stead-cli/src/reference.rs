@@ -38,7 +38,7 @@ fn write_command(page: &mut String, command: &Command, parent: &str) {
     let name = format!("{parent} {}", command.get_name());
     write!(page, "\n## {name}\n\n").unwrap();
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
-    write!(page, "{}\n", about.trim_end()).unwrap();
+    writeln!(page, "{}", about.trim_end()).unwrap();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).replace("\n       ", "\n");
     write!(page, "\n```text\n{usage}\n```\n").unwrap();

@@ -24,7 +24,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         None => stead.fork(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
     };
     if session.wants_json() {
-        session.print_json(&json::fork(&fork))?;
+        session.print_json(&json::fork(&fork, false))?;
     } else {
         let owner_suffix = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
         session.say(format_args!("Forked {} as /forks/{}{owner_suffix}", fork.base_prefix, fork.name));

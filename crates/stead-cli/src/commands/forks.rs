@@ -17,8 +17,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     })?;
     for (fork, shown) in &forks {
         if session.wants_json() {
-            let mut value = json::fork(fork);
-            value["withheld"] = (*shown == Shown::Withheld).into();
+            let value = json::fork(fork, *shown == Shown::Withheld);
             session.print_json(&value)?;
         } else {
             session.print_line(format_args!("{}", line(fork, *shown)))?;

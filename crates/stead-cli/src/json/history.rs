@@ -161,6 +161,8 @@ pub(crate) struct Fork<'a> {
     base: String,
     /// Paths in it that were separate Workspaces, and aren't part of it.
     omitted: Vec<String>,
+    /// Whether its owner doesn't see it, because its maker can't read the base any more.
+    withheld: bool,
 }
 
 /// The result of `discard`.
@@ -297,7 +299,7 @@ pub(crate) fn blame_line(number: usize, line: &vfs::BlameLine) -> Value {
 }
 
 /// A fork.
-pub(crate) fn fork(fork: &stead::Fork) -> Value {
+pub(crate) fn fork(fork: &stead::Fork, withheld: bool) -> Value {
     to_value(&Fork {
         fork: fork.name.as_str(),
         path: format!("/forks/{}", fork.name),
@@ -306,6 +308,7 @@ pub(crate) fn fork(fork: &stead::Fork) -> Value {
         created: time(Some(fork.created)),
         base: fork.base_prefix.to_string(),
         omitted: texts(&fork.excluded),
+        withheld,
     })
 }
 
