@@ -9,6 +9,7 @@
 //! # Ok::<(), stead_core::glob::GlobError>(())
 //! ```
 
+use std::borrow::Cow;
 use std::fmt;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -54,6 +55,41 @@ enum CaseMatching {
 pub struct GlobError {
     pattern: String,
     reason: String,
+}
+
+/// A pattern of a rule about names (`hide`, `protect`, `scratch`) as [`PathGlobs`] takes it: `name/` means everything in
+/// that directory, and `./name` begins at the top. Refuses what can't match any path.
+pub fn rule_pattern(pattern: &str) -> Result<Cow<'_, str>, GlobError> {
+    let refused = |reason: &str| GlobError {
+        pattern: crate::name::escape_text(pattern).to_string(),
+        reason: reason.to_owned(),
+    };
+    if pattern.trim() != pattern {
+        return Err(refused("it begins or ends with white space"));
+    }
+    let below = pattern.strip_prefix("./").or(pattern.strip_prefix('/')).unwrap_or(pattern);
+    let name = below.strip_suffix('/').unwrap_or(below);
+    if name.is_empty() {
+        return Err(refused("it names nothing; write a name such as `secrets/**`"));
+    }
+    if name.split('/').any(|component| matches!(component, "" | "." | "..")) {
+        return Err(refused("no path has a component that is empty, `.` or `..`"));
+    }
+    let top = if below.len() < pattern.len() { "/" } else { "" };
+    Ok(match name.len() < below.len() {
+        true => Cow::Owned(format!("{top}{name}/**")),
+        false if pattern.starts_with("./") => Cow::Owned(format!("/{name}")),
+        false => Cow::Borrowed(pattern),
+    })
+}
+
+/// Compiles the patterns of a rule with `compile`.
+pub(crate) fn compile_rule<P: AsRef<str>>(
+    patterns: impl IntoIterator<Item = P>,
+    compile: impl FnOnce(Vec<String>, Anchor) -> Result<PathGlobs, GlobError>,
+) -> Result<PathGlobs, GlobError> {
+    let patterns = patterns.into_iter().map(|pattern| rule_pattern(pattern.as_ref()).map(Cow::into_owned));
+    compile(patterns.collect::<Result<_, _>>()?, Anchor::AnyDirectory)
 }
 
 /// Where in a path a pattern may start to match.
@@ -299,6 +335,24 @@ impl fmt::Debug for PathGlobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pattern_of_a_rule_means_what_it_looks_like_or_is_refused() {
+        for (written, meant) in [
+            ("secrets/", "secrets/**"),
+            ("/secrets/", "/secrets/**"),
+            ("./secrets", "/secrets"),
+            ("./a/b/", "/a/b/**"),
+            ("*.key", "*.key"),
+            ("**/x", "**/x"),
+            ("...", "..."),
+        ] {
+            assert_eq!(rule_pattern(written).unwrap(), meant);
+        }
+        for refused in ["", "/", "./", " secrets", "secrets ", "../x", "a//b", "//x", "a/./b", "a/.."] {
+            assert!(rule_pattern(refused).is_err(), "{refused:?}");
+        }
+    }
 
     #[test]
     fn a_case_folding_glob_matches_every_name_that_a_file_system_may_treat_as_equal() {

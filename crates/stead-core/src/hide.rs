@@ -16,7 +16,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use crate::glob::{Anchor, GlobError, PathGlobs};
+use crate::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use crate::name::case_fold;
 
 /// The globs that a Workspace hides by default: files that usually hold keys, tokens and passwords.
@@ -79,6 +79,7 @@ impl HideGlobs {
                 Some(glob) => (glob, Effect::Show),
                 None => (pattern, Effect::Hide),
             };
+            let glob = &*rule_pattern(glob)?;
             let directory = glob.strip_suffix("/**").filter(|directory| !directory.is_empty());
             match effect {
                 Effect::Hide => {

@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use crate::glob::{Anchor, GlobError, PathGlobs};
+use crate::glob::{Anchor, GlobError, PathGlobs, compile_rule};
 use crate::hide::{DEFAULT_HIDE_GLOBS, HideGlobs};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
@@ -206,7 +206,7 @@ impl Workspace {
     /// Replaces the globs of files that agents may not change. A glob matches from any directory; with a leading `/` it
     /// matches from the prefix.
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
-        let protect = Arc::new(PathGlobs::case_folding(globs, Anchor::AnyDirectory)?);
+        let protect = Arc::new(compile_rule(globs, PathGlobs::case_folding)?);
         Ok(Workspace { protect: Some(protect), ..self })
     }
 
@@ -218,7 +218,7 @@ impl Workspace {
 
     /// Sets the globs of files that are stored without history.
     pub fn with_scratch<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
-        let scratch = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
+        let scratch = Arc::new(compile_rule(globs, PathGlobs::new)?);
         Ok(Workspace { scratch, ..self })
     }
 

@@ -23,4 +23,4 @@ pub use undo::{
     DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan_revert,
 };
 
-pub(crate) use steps::{RevertSteps, StoreView, order_steps};
+pub(crate) use steps::{RevertChange, RevertSteps, StoreView, order_steps};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
-use stead_core::glob::{Anchor, GlobError, PathGlobs};
+use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
@@ -185,7 +185,9 @@ pub(super) fn hide_globs(section: &Section<'_>) -> Option<Vec<String>> {
 }
 
 fn globs(section: &Section<'_>, texts: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
-    checked_globs(section, texts, |text| PathGlobs::new([text], Anchor::AnyDirectory).map(drop))
+    checked_globs(section, texts, |text| {
+        PathGlobs::new([rule_pattern(text)?], Anchor::AnyDirectory).map(drop)
+    })
 }
 
 fn checked_globs(

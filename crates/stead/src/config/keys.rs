@@ -322,7 +322,7 @@ pub(super) static QUOTA: TableKeys = TableKeys {
     description: "Limits, for an agent or for one Workspace.",
     keys: &[
         key("bytes", Size, Is("no limit"), "\"1GiB\"", "The size of all files together"),
-        key("files", Number, Is("no limit"), "10000", "The number of files, directories and symlinks"),
+        key("files", Number, Is("no limit"), "10000", "The number of files and symlinks"),
         key("file_bytes", Size, Is("no limit"), "\"64MiB\"", "The size of one file"),
     ],
 };

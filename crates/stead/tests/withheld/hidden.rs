@@ -1,7 +1,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use stead::store::{RevisionId, RevisionNumber};
+use stead::store::{Parents, RevisionId, RevisionNumber};
 use stead::tools::ToolChoice;
 use stead::transfer::{CompareBy, ExportDestination, ImportSource, NoObserver, OnExisting};
 use stead::vfs::{
@@ -137,6 +137,51 @@ fn an_undo_leaves_hidden_names_as_they_are_and_does_not_name_them() {
         assert_reveals_nothing(&format!("{:?} {:?}", undone.changes, undone.conflicts));
         assert!(!owner.vfs().exists("/w/a").unwrap());
         assert_eq!(owner.vfs().read("/w/canary").unwrap().bytes, b"canary\n");
+    }
+}
+
+/// Moves `/w/plain` to `/w/special`, as an agent whose rules concern what another one then puts there.
+fn moved_directory(agent: &Stead, owner: &Stead) {
+    agent.vfs().mkdir("/w/plain", Parents::Required).unwrap();
+    agent.vfs().rename("/w/plain", "/w/special", Overwrite::Refuse).unwrap();
+    owner.vfs().write("/w/special/config", "secret\n").unwrap();
+}
+
+#[test]
+fn an_undo_or_a_restore_moves_no_directory_along_with_hidden_or_protected_names() {
+    for (store, _guard) in stores() {
+        let base = || workspace(&store);
+        let owner = base().with_hide([""; 0]).and_then(|all| all.with_protect([""; 0])).unwrap();
+        let owner = Stead::builder("owner").add_workspace(owner).build().unwrap();
+        for (rule, reason) in [
+            (base().with_hide(["special/config"]).unwrap(), "it contains names that are hidden from agents"),
+            (
+                base().with_protect(["special/config"]).unwrap(),
+                "it contains names that agents may not change",
+            ),
+        ] {
+            let agent = Stead::builder("coder").add_workspace(rule).build().unwrap();
+            let before = agent.vfs().write("/w/mark", "1").unwrap().revision.unwrap();
+            moved_directory(&agent, &owner);
+            let undone = agent.vfs().undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+            assert!(!undone.done, "{undone:?}");
+            assert_eq!(undone.conflicts[0].why, reason);
+            let merged = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
+            agent.vfs().undo(UndoTarget::Last(1), merged).unwrap();
+            agent.vfs().restore("/w", before, &RestoreOptions::default()).unwrap();
+            assert_eq!(owner.vfs().read("/w/special/config").unwrap().bytes, b"secret\n");
+            assert!(owner.vfs().stat("/w/plain").is_err(), "{reason}");
+            owner
+                .vfs()
+                .remove_directory("/w/special", RemoveOptions { recursive: true, ..RemoveOptions::default() })
+                .unwrap();
+        }
+        // Without such names, the same undo works.
+        let agent =
+            Stead::builder("coder").add_workspace(base().with_hide(["other"]).unwrap()).build().unwrap();
+        moved_directory(&agent, &owner);
+        assert!(agent.vfs().undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);
+        assert!(agent.vfs().stat("/w/plain/config").is_ok());
     }
 }
 

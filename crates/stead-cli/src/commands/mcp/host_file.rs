@@ -27,6 +27,18 @@ pub(super) struct HostFile {
 
 impl HostFile {
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
+        let shown_path = human::host_path(path);
+        if let Ok(found) = fs::symlink_metadata(path) {
+            let problem = match path.metadata() {
+                Err(_) if found.is_symlink() => "is a symlink that leads nowhere",
+                Ok(target) if !target.is_file() => "isn't a file",
+                Ok(target) if target.permissions().readonly() => "is read-only; make it writable first",
+                _ => "",
+            };
+            if !problem.is_empty() {
+                return Err(CommandError::invalid(format!("`{shown_path}` {problem}")));
+            }
+        }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         match fs::read_to_string(&path) {
             Ok(text) => Ok(HostFile { path, text: Some(text) }),
@@ -81,7 +93,9 @@ impl HostFile {
             // The usual one of new files, which the umask narrows.
             None => fs::Permissions::from_mode(0o666),
         };
-        let mut file = tempfile::Builder::new().permissions(permissions.clone()).tempfile_in(directory)?;
+        // The error of the crate names the temporary file, which says nothing to the user.
+        let temporary = tempfile::Builder::new().permissions(permissions.clone()).tempfile_in(directory);
+        let mut file = temporary.map_err(|error| io::Error::from(error.kind()))?;
         file.write_all(new.as_bytes())?;
         if self.text.is_some() {
             // Despite the umask.
@@ -94,19 +108,30 @@ impl HostFile {
         Ok(backup)
     }
 
-    /// Writes the backup as a new file, so that no other file is changed through a link of that name.
+    /// Writes the backup as a new file: an earlier backup may have what was there before Stead, and a link of that name
+    /// may lead to any file.
     fn write_backup(&self, text: &str, mode: u32) -> io::Result<PathBuf> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(BACKUP_SUFFIX);
-        let backup = PathBuf::from(name);
-        match fs::remove_file(&backup) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let name = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(BACKUP_SUFFIX);
+            if number > 1 {
+                name.push(format!("-{number}"));
+            }
+            PathBuf::from(name)
+        };
+        for backup in (1..).map(name) {
+            let file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&backup);
+            match file {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                file => {
+                    let mut file = file?;
+                    file.write_all(text.as_bytes())?;
+                    file.sync_all()?;
+                    return Ok(backup);
+                }
+            }
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&backup)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        Ok(backup)
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 }
 
@@ -122,7 +147,7 @@ mod tests {
         fs::write(&real, "old").unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        // A link with the name of the backup is replaced, not followed.
+        // Something with the name of the backup stays, and a link of that name is not followed.
         fs::write(host.path().join("other"), "untouched").unwrap();
         let backup_name = host.path().join("dotfiles.json.stead-backup");
         std::os::unix::fs::symlink(host.path().join("other"), &backup_name).unwrap();
@@ -134,7 +159,37 @@ mod tests {
         for file in [&real, &backup] {
             assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert_eq!(fs::read_dir(host.path()).unwrap().count(), 4, "nothing else is left behind");
+        assert!(backup.ends_with("dotfiles.json.stead-backup-2") && backup_name.is_symlink());
+        assert_eq!(fs::read_dir(host.path()).unwrap().count(), 5, "nothing else is left behind");
+    }
+
+    #[test]
+    fn what_is_no_writable_file_is_left_alone() {
+        let host = tempfile::tempdir().unwrap();
+        let path = |name: &str| host.path().join(name);
+        std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
+        std::os::unix::fs::symlink("circle", path("circle")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        fs::write(path("read-only"), "{}").unwrap();
+        fs::set_permissions(path("read-only"), fs::Permissions::from_mode(0o444)).unwrap();
+        for (name, problem) in [
+            ("dangling", "leads nowhere"),
+            ("circle", "leads nowhere"),
+            ("directory", "isn't a file"),
+            ("fifo", "isn't a file"),
+            ("read-only", "is read-only"),
+        ] {
+            let error = HostFile::read(&path(name)).unwrap_err().message();
+            assert!(error.contains(problem), "{name}: {error}");
+        }
     }
 
     #[test]

@@ -1,20 +1,25 @@
 //! Plans and applies an undo or a restore: one plan per Store, all of them checked before the first change is applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::ControlFlow;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::history::{
-    NodeConflict, RevertMode, RevertPlan, RevertSteps, StoreView, order_steps, plan_revert,
+    NodeConflict, RevertAction, RevertChange, RevertMode, RevertPlan, RevertSteps, StoreView, order_steps,
+    plan_revert,
 };
 use crate::identity::{Operation, OperationId};
 use crate::monitor::check_not_stopped;
 use crate::path::VfsPath;
 use crate::scope::Access;
+use crate::search::WalkOptions;
 use crate::store::{
-    Attr, CompanionRecord, ContentRef, NodeChange, NodeId, NodeKind, NodePath, Page, Revision,
-    RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
+    Attr, CompanionRecord, ContentRef, NodeChange, NodeId, NodeKind, NodePath, Page, ProtectedNames,
+    Revision, RevisionNumber, RevisionQuery, RevisionSet, Side, Step, Store, StoreError, StorePath,
+    StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::hiding::hidden_stay_untouched;
 use crate::vfs::history::undo::{
     IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, report_kept_directories,
 };
@@ -350,10 +355,11 @@ impl Call<'_> {
             let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
             let temp_directory =
                 mount_paths.find(is_directory).unwrap_or_else(|| group.workspaces[0].mount().path());
-            let steps = order_steps(plan.clone(), revisions, temp_directory, &mut LiveStoreView(store))
+            let mut steps = order_steps(plan.clone(), revisions, temp_directory, &mut LiveStoreView(store))
                 .map_err(failed)?;
             let (changes, newly_refused) = self.authorize_changes(group, &steps)?;
             if newly_refused.is_empty() {
+                self.guard_subtrees(group, &mut steps);
                 return Ok((steps, changes, refused));
             }
             refused.extend(newly_refused);
@@ -414,9 +420,13 @@ impl Call<'_> {
                 .as_ref()
                 .map(|from| self.authorize_restore(group, from, &mut approval_error))
                 .transpose();
-            match (path, from) {
-                (Ok(path), Ok(from)) => changes.push(PathChange { path, from, action: change.action }),
-                (Err(reason), _) | (_, Err(reason)) => drop(refused.insert(change.node, reason)),
+            match (path, from, self.check_moved_subtree(group, change)) {
+                (Ok(path), Ok(from), Ok(())) => {
+                    changes.push(PathChange { path, from, action: change.action });
+                }
+                (Err(reason), ..) | (_, Err(reason), _) | (.., Err(reason)) => {
+                    refused.insert(change.node, reason);
+                }
             }
         }
         if let Some(error) = approval_error {
@@ -424,6 +434,69 @@ impl Call<'_> {
         }
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok((changes, refused))
+    }
+
+    /// Refuses to move or remove a directory along with hidden or protected names, as a move and a removal do.
+    fn check_moved_subtree(&self, group: &StoreGroup<'_>, change: &RevertChange) -> Result<(), String> {
+        let (source, target) = match (change.action, &change.from) {
+            (_, Some(from)) => (from, Some(&change.path)),
+            (RevertAction::Removed, None) => (&change.path, None),
+            _ => return Ok(()),
+        };
+        let at = NodePath::from_root(source.clone());
+        if !group.store.stat(&at).is_ok_and(|attr| attr.kind == NodeKind::Directory) {
+            return Ok(());
+        }
+        let leaving = self.untouchable_names(group, source, Side::From);
+        let arriving = target.and_then(|target| self.untouchable_names(group, target, Side::To));
+        let checks: Vec<_> = leaving.into_iter().chain(arriving).collect();
+        if checks.is_empty() {
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        let walked = group.store.walk(&at, &WalkOptions::default(), &mut |entry| {
+            let (path, kind) = (entry.path.as_bytes(), entry.attr.kind);
+            outcome = checks.iter().try_for_each(|names| names.check(path, kind));
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        // The path of what is protected is one that the caller can see; what is hidden has none.
+        match outcome {
+            Err(StoreError::Protected { .. }) => {
+                Err("it contains names that agents may not change".to_owned())
+            }
+            Err(_) => Err("it contains names that are hidden from agents".to_owned()),
+            Ok(()) => match walked {
+                Ok(()) | Err(StoreError::NotFound | StoreError::NotADirectory) => Ok(()),
+                Err(_) => Err("what it contains can't be read".to_owned()),
+            },
+        }
+    }
+
+    /// The names that a step on the subtree at a path in the Store must not touch; `None` if there are none, or no
+    /// Workspace shows the path.
+    fn untouchable_names(
+        &self,
+        group: &StoreGroup<'_>,
+        path: &StorePath,
+        side: Side,
+    ) -> Option<ProtectedNames> {
+        let logical = self.logical_path(group, path)?;
+        let resolved = self.authorize(&logical, Access::Restore).ok()?;
+        resolved.protected_names(side, hidden_stay_untouched([&resolved]))
+    }
+
+    /// Makes the steps fail if hidden or protected names have come into what they move or remove since it was checked.
+    fn guard_subtrees(&self, group: &StoreGroup<'_>, steps: &mut RevertSteps) {
+        let names = |at: &NodePath, side| self.untouchable_names(group, &at.path, side);
+        for step in &mut steps.steps {
+            match step {
+                Step::Rename { from, to, protected, .. } => {
+                    *protected = [names(from, Side::From), names(to, Side::To)];
+                }
+                Step::Remove { at, protected, .. } => *protected = names(at, Side::From),
+                _ => {}
+            }
+        }
     }
 
     /// The logical path of a path in a Store, if the caller may restore it; otherwise the reason. If a person has to
