@@ -190,7 +190,7 @@ fn a_directory_named_install_is_reached_by_its_path() {
     let output = home.run(&["mcp", "./install:rw"]);
     assert!(output.contains("stead -C ~/install undo"), "{output}");
     assert!(
-        home.run(&["mcp", "code", "install"]).contains("stead -C ~/code undo"),
+        home.run(&["mcp", "code", "install"]).contains("stead -C ~/code audit"),
         "only the first word is a command"
     );
 }

@@ -54,6 +54,15 @@ fn a_person_undoes_what_an_agent_did_in_a_directory() {
 }
 
 #[test]
+fn a_server_offers_no_undo_where_there_is_none() {
+    let dir = TestDir::empty();
+    dir.file("drop/a.txt", "old\n");
+    let stderr = serve_and_write(&dir, &["drop:wo"], "/drop/b.txt", "new\n");
+    assert_eq!(stderr, "stead: to see what the agent does: `stead -C ~/dir/drop audit`\n");
+    assert!(dir.run(["-C", "drop", "audit"]).contains("write_file"));
+}
+
+#[test]
 fn the_history_tools_are_offered_to_the_agent() {
     let dir = TestDir::empty();
     dir.file("app/a", "1");
@@ -113,7 +122,7 @@ fn each_agent_has_its_own_scopes_and_then_a_command_names_one() {
         server.initialize();
         server.stop_and_read_stderr()
     };
-    assert!(stderr.contains(" undo --agent reviewer`"), "{stderr}");
+    assert!(stderr.contains(" audit --agent reviewer`"), "{stderr}");
     let message = dir.run(["-C", "app", "undo"]);
     assert!(message.contains("choose one with --agent: `agent`, `reviewer`"), "{message}");
     assert!(dir.run(["-C", "app", "undo", "--agent", "agent"]).contains("reverted   /app/a"));

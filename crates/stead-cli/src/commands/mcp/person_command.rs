@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use stead::Config;
+use stead::{AccessScope, Config};
 
 /// The line that the server prints at its start: how a person undoes what the agent does.
 pub(super) fn start_line(config: &Config, agent: &str, named_config: Option<&Path>) -> String {
@@ -19,9 +19,14 @@ pub(super) fn start_line(config: &Config, agent: &str, named_config: Option<&Pat
     };
     let several = Config::read(config.file()).is_ok_and(|file| file.agents.len() > 1);
     let agent = if several { format!(" --agent {}", shell_word(agent)) } else { String::new() };
-    format!(
-        "stead: to undo what the agent changes: `{stead} undo{agent}` (`log`, `diff` and `audit` show it)"
-    )
+    // Only where an agent may read and write can its changes be undone.
+    if directories.iter().any(|directory| directory.scope == AccessScope::ReadWrite) {
+        format!(
+            "stead: to undo what the agent changes: `{stead} undo{agent}` (`log`, `diff` and `audit` show it)"
+        )
+    } else {
+        format!("stead: to see what the agent does: `{stead} audit{agent}`")
+    }
 }
 
 /// A path as a shell reads it, with `~` for the home directory.

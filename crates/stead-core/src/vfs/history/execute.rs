@@ -618,7 +618,8 @@ fn undo_record(operations: &[Operation], incomplete: &HashSet<OperationId>) -> O
 
 /// The conflict for the part of an undo that lies outside what the caller may restore.
 fn withheld_conflict(revert: &StoreRevert<'_>) -> PathConflict {
-    let why = "a part of the operation is not in a Workspace that you may restore".to_owned();
+    let why =
+        "a part of the operation is not in a Workspace that you may restore, or has a hidden name".to_owned();
     PathConflict { path: revert.group.workspaces[0].prefix().clone(), why }
 }
 
