@@ -454,21 +454,18 @@ impl Call<'_> {
             return Ok(());
         }
         let mut outcome = Ok(());
-        let walked = group.store.walk(&at, &WalkOptions::default(), &mut |entry| {
+        // What this walk can't read is checked by the Store, when the step is made.
+        let _ = group.store.walk(&at, &WalkOptions::default(), &mut |entry| {
             let (path, kind) = (entry.path.as_bytes(), entry.attr.kind);
             outcome = checks.iter().try_for_each(|names| names.check(path, kind));
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        // The path of what is protected is one that the caller can see; what is hidden has none.
         match outcome {
+            Ok(()) => Ok(()),
             Err(StoreError::Protected { .. }) => {
                 Err("it contains names that agents may not change".to_owned())
             }
             Err(_) => Err("it contains names that are hidden from agents".to_owned()),
-            Ok(()) => match walked {
-                Ok(()) | Err(StoreError::NotFound | StoreError::NotADirectory) => Ok(()),
-                Err(_) => Err("what it contains can't be read".to_owned()),
-            },
         }
     }
 
