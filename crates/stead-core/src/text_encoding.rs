@@ -203,7 +203,7 @@ fn is_windows_1252(bytes: &[u8]) -> bool {
     }
     let non_ascii_count = bytes.iter().filter(|byte| !byte.is_ascii()).count();
     let has_long_run = bytes.chunk_by(|one, next| one.is_ascii() == next.is_ascii()).any(|run| {
-        // A line drawn with one character is no word.
+        // A line that is drawn with one character isn't a word.
         run.len() > MAX_NON_ASCII_RUN && !run[0].is_ascii() && run.iter().any(|byte| *byte != run[0])
     });
     !has_long_run && 2 * non_ascii_count < bytes.len()

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_gets_examples() {
+    fn a_text_that_is_not_a_time_gets_examples() {
         let now = Timestamp::from_secs(1_000_000);
         for invalid in [
             "",

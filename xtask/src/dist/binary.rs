@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_binary_is_refused() {
+    fn a_file_that_is_not_a_binary_is_refused() {
         assert!(ElfFacts::parse(b"#!/bin/sh\n").is_err());
     }
 }

@@ -117,7 +117,7 @@ fn output_that_is_longer_than_the_terminal_goes_to_a_pager() {
     assert_eq!(lines(4, &["--no-pager", "log", "--oneline"], &pager).len(), 4);
     assert_eq!(lines(4, &["--json", "log"], &pager).len(), 4);
     assert_eq!(lines(4, &log, &[("PAGER", "cat"), ("NO_COLOR", "1")]).len(), 4);
-    // A pager that doesn't exist is no reason to lose the output.
+    // If the pager doesn't exist, the output is printed without it.
     assert_eq!(lines(4, &log, &[("PAGER", "no-such-pager"), ("NO_COLOR", "1")]).len(), 4);
     // STEAD_PAGER goes before PAGER.
     let both = [("PAGER", "no-such-pager"), pager[0], pager[1]];
@@ -125,7 +125,7 @@ fn output_that_is_longer_than_the_terminal_goes_to_a_pager() {
 }
 
 #[test]
-fn a_pager_that_ends_early_is_no_error() {
+fn if_a_pager_ends_early_the_command_succeeds() {
     let dir = TestDir::new();
     dir.run_with_input(["write", "/notes/long"], "line\n".repeat(60_000).as_bytes());
     let shown = on_terminal(&dir, 24, &["blame", "/notes/long"], &[("PAGER", "head -1"), ("NO_COLOR", "1")]);

@@ -85,7 +85,7 @@ fn an_agent_that_is_removed_loses_access_though_the_host_does_not_answer() {
     assert_ends(stream);
     assert!(has_tools(&ann), "nothing was taken away from this agent");
     // The host answers, and the new configuration turns out to be invalid, so the old one stays in use.
-    fs::write(&pipe, "this is no SQLite database").unwrap();
+    fs::write(&pipe, "this isn't an SQLite database").unwrap();
     wait_until(|| has_tools(&bob));
 }
 

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_writable_file_is_left_alone() {
+    fn anything_but_a_writable_file_is_left_alone() {
         let host = tempfile::tempdir().unwrap();
         let path = |name: &str| host.path().join(name);
         std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
