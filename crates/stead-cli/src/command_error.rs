@@ -127,6 +127,20 @@ impl CommandError {
         }
     }
 
+    /// Whether a Store or the audit failed, so that the user has to know which one it is.
+    pub(crate) fn concerns_store(&self) -> bool {
+        match self {
+            CommandError::Stead(error) | CommandError::Explained(error, _) => {
+                let is_store = matches!(
+                    error,
+                    stead::Error::OpenStore { .. } | stead::Error::OpenAudit { .. } | stead::Error::Store(_)
+                );
+                is_store || error.kind() == ErrorKind::Corrupt
+            }
+            CommandError::Message(..) | CommandError::ReaderGone => false,
+        }
+    }
+
     /// Whether the message begins with the place of the error: `stead.toml:3:1: …`.
     pub(crate) fn has_location(&self) -> bool {
         matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Invalid(_))))

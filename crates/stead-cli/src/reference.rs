@@ -111,9 +111,13 @@ fn tools_page() -> String {
     let mut page = TOOL_PAGE.to_owned();
     for tool in TOOLS {
         write!(page, "\n## {}\n\n{}\n", tool.name, tool.description).unwrap();
-        if tool.offered == OfferedWhen::WithHistory {
-            page.push_str("\nOffered only if the configuration enables it.\n");
-        }
+        page.push_str(match tool.offered {
+            OfferedWhen::Always => "",
+            OfferedWhen::WithHistory => "\nOffered only if the configuration enables it.\n",
+            OfferedWhen::InOrganization => {
+                "\nOffered only to agents of an organization whose records give them the tool.\n"
+            }
+        });
         write_fields(&mut page, "parameter", tool.input);
         write_fields(&mut page, "structured result", tool.output);
     }

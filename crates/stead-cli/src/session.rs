@@ -146,6 +146,12 @@ impl Session {
         Ok(Config::find(self.globals.config.as_deref())?)
     }
 
+    /// The configuration file that was found, if neither an option nor the current directory tells the user which one.
+    fn config_found_elsewhere(&self) -> Option<PathBuf> {
+        let is_named = self.globals.config.is_some();
+        (!is_named).then(|| Config::find(None).ok()).flatten().filter(|file| file.components().count() > 1)
+    }
+
     /// Loads the configuration.
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
         Ok(Config::load(&self.config_file()?)?)
@@ -157,12 +163,19 @@ impl Session {
         Ok(self.stead_of_agent()?.with_approval())
     }
 
+    /// Like [`Session::stead`], for a command that shows changes or takes them back: in a directory of `stead mcp DIR`, a
+    /// person can do that whatever scope the agents have there.
+    pub(crate) fn stead_of_owner(&self) -> Result<Stead, CommandError> {
+        Ok(self.open(&self.config()?.for_owner())?.with_approval())
+    }
+
     /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
     pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
         let mut config = self.config()?;
-        let agent = self.agent(&config)?.to_owned();
-        if let Some(agent_config) = config.agents.remove(&agent) {
-            config.agents.insert(agent, agent_config.without_protection());
+        let agent = self.agent(&config)?;
+        if let Some(agent_config) = config.agent(&agent) {
+            let agent_config = agent_config.into_owned().without_protection();
+            config.agents.insert(agent, agent_config);
         }
         Ok(self.open(&config)?.with_approval())
     }
@@ -175,19 +188,23 @@ impl Session {
     fn open(&self, config: &Config) -> Result<Stead, CommandError> {
         let stores = Stores::of(config);
         stores.open_audit()?;
-        Ok(Stead::open_in(&stores, &self.identity(config)?)?)
+        let stead = Stead::open_in(&stores, &self.identity(config)?)?;
+        stead.folders().iter().for_each(|folders| folders.prepare());
+        Ok(stead)
     }
 
     /// The identity that the command acts as: [`Session::agent`], in the thread that `--thread` names.
     pub(crate) fn identity(&self, config: &Config) -> Result<Identity, CommandError> {
-        Ok(Identity { thread: self.globals.thread.clone(), ..Identity::agent(self.agent(config)?) })
+        Ok(Identity { thread: self.globals.thread.clone(), ..config.identity(self.agent(config)?) })
     }
 
     /// The agent that the command acts as: the one that `--agent` names, or the only one.
-    pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, CommandError> {
+    pub(crate) fn agent(&self, config: &Config) -> Result<String, CommandError> {
         match &self.globals.agent {
-            Some(agent) => Ok(agent),
-            None => Ok(only_agent(config)?),
+            Some(agent) => {
+                config.full_agent_name(agent).map_err(|error| CommandError::invalid(error.to_string()))
+            }
+            None => only_agent(config),
         }
     }
 
@@ -316,6 +333,12 @@ impl Session {
         }
         let prefix = if failure.has_location() { "" } else { "stead: " };
         self.output.print_message(format_args!("{prefix}{}", human::escape_lines(&message)));
+        if failure.concerns_store()
+            && let Some(file) = self.config_found_elsewhere()
+        {
+            let file = human::host_path(&file);
+            self.output.print_message(format_args!("stead: the configuration in use is `{file}`"));
+        }
         failure.exit()
     }
 
@@ -368,17 +391,22 @@ pub(crate) enum Colour {
     Cyan = 36,
 }
 
-fn only_agent(config: &Config) -> Result<&String, CommandError> {
-    let mut names = config.agents.keys();
+fn only_agent(config: &Config) -> Result<String, CommandError> {
+    const MAX_SHOWN: usize = 50;
+    let mut names = config.agent_names();
     match (names.next(), names.next()) {
-        (Some(name), None) => Ok(name),
+        (Some(name), None) => Ok(name.into_owned()),
         (None, _) => Err(CommandError::invalid("the configuration has no agent; add [agents.NAME] to it")),
         _ => {
             let names: Vec<_> =
-                config.agents.keys().map(|name| format!("`{}`", escape_name(name.as_bytes()))).collect();
+                config.agent_names().map(|name| format!("`{}`", escape_name(name.as_bytes()))).collect();
+            let more = match names.len().saturating_sub(MAX_SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             Err(CommandError::invalid(format!(
-                "several agents are configured; choose one with --agent: {}",
-                names.join(", ")
+                "several agents are configured; choose one with --agent: {}{more}",
+                names[..names.len().min(MAX_SHOWN)].join(", ")
             )))
         }
     }

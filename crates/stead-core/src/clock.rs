@@ -39,6 +39,11 @@ impl Timestamp {
         self.0.div_euclid(1_000_000)
     }
 
+    /// The time from `earlier` to this; zero if that is later.
+    pub fn duration_since(self, earlier: Timestamp) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
     /// The nanoseconds beyond [`Timestamp::as_secs`].
     pub fn subsec_nanos(self) -> u32 {
         u32::try_from(self.0.rem_euclid(1_000_000_000)).expect("a remainder below 10^9")

@@ -1,12 +1,14 @@
 //! The errors of the Vfs: sentences that tell the reader, often a model, what to do next.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::edit::{EditError, EditMismatch, MismatchReason};
 use crate::glob::GlobError;
 use crate::monitor::StopReason;
+use crate::name::escape_text;
 use crate::path::{PathError, VfsPath};
 use crate::router::WorkspaceNames;
 use crate::scope::{Access, AccessScope};
@@ -104,6 +106,26 @@ pub enum Error {
         /// The Workspaces whose scope allows the access.
         allowed: WorkspaceNames,
     },
+    /// The rights of an organization's agent don't allow the access.
+    #[error(
+        "You don't have permission to {} folder '{}'. {note}",
+        if access.is_change() { "write to" } else { "read" },
+        escape_text(folder)
+    )]
+    FolderDenied {
+        /// The folder's name.
+        folder: Arc<str>,
+        /// The access that was asked for.
+        access: Access,
+        /// Who is asking, and where it may do this.
+        note: Arc<str>,
+    },
+    /// The caller had access to the Workspace of this path, and has lost it meanwhile.
+    #[error("you have no access to `{path}` any more: your rights have changed")]
+    AccessWithdrawn {
+        /// The path.
+        path: VfsPath,
+    },
     /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
         "`{path}` is protected in the Workspace `{workspace}`: with this name, git would treat the directory as a \
@@ -186,6 +208,12 @@ pub enum Error {
     /// Following symlinks and other redirects took too many steps; they may form a cycle.
     #[error("`{path}` goes through too many symlinks; they may form a loop")]
     TooManySymlinks {
+        /// The path as it was written.
+        path: VfsPath,
+    },
+    /// A change at a path that is or goes through a symlink, where symlinks aren't followed.
+    #[error("`{path}` is or goes through a symlink, which isn't followed here; choose another name")]
+    SymlinkRefused {
         /// The path as it was written.
         path: VfsPath,
     },
@@ -311,6 +339,8 @@ impl Error {
             | Error::Invalid(_) => ErrorKind::Invalid,
             Error::OutsideWorkspaces { .. }
             | Error::ScopeDenied { .. }
+            | Error::FolderDenied { .. }
+            | Error::AccessWithdrawn { .. }
             | Error::Protected { .. }
             | Error::HiddenName { .. }
             | Error::BehindBarrier { .. }
@@ -319,6 +349,7 @@ impl Error {
             | Error::ApprovalRequired { .. }
             | Error::ToolNotOffered(_)
             | Error::RedirectOutside { .. }
+            | Error::SymlinkRefused { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
@@ -467,6 +498,9 @@ fn hidden_mismatch(path: &VfsPath, mismatch: &EditMismatch) -> String {
         MismatchReason::Unencodable { .. } => {
             format!("the new text can't be written in the encoding of `{path}`; write the whole file instead")
         }
+        MismatchReason::Binary | MismatchReason::IncompleteEnd { .. } => {
+            format!("`{path}` can't be edited as a text; write the whole file instead")
+        }
     }
 }
 
@@ -494,8 +528,8 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         StoreError::ContainsHidden => format!(
-            "`{path}` can't be moved or removed as a whole: it contains names that are hidden from agents; move or \
-             remove what you see in it"
+            "`{path}` can't be moved or removed as a whole: it contains names that are hidden from agents, here or where it \
+             would go; move or remove the rest of it"
         ),
         StoreError::NameTaken { .. } => format!(
             "`{path}` is protected: with this name, git would treat the directory as a repository and obey its \

@@ -46,13 +46,19 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
     if workspaces.is_empty() {
         return "# Filesystem Map\n\nYou have no Workspaces, so you have no file access.\n".to_owned();
     }
-    let mut text = String::from(
-        "# Filesystem Map\n\nYour files are in these Workspaces. Paths are absolute; a path outside them is denied. \
+    let discovery = match tools.discovers_folders() {
+        true => {
+            "Call `list_folders` first: it discovers folders and their files, with the ids that other tools take. "
+        }
+        false => "",
+    };
+    let mut text = format!(
+        "# Filesystem Map\n\n{discovery}Your files are in these Workspaces. Paths are absolute; a path outside them is denied. \
          The longest prefix decides.\n\n",
     );
     let lines: Vec<_> = workspaces
         .iter()
-        .map(|workspace| workspace_line(workspace, enclosing_prefix(workspace, &workspaces)))
+        .map(|workspace| workspace_line(workspace, enclosing_prefix(workspace, tools.vfs())))
         .collect();
     let full_lines = workspaces.iter().zip(&lines).map(|(workspace, line)| {
         let details = short_description(workspace).into_iter().chain(rules(workspace));
@@ -137,11 +143,12 @@ pub(crate) fn workspaces_sentence(vfs: &Vfs) -> String {
 }
 
 /// The prefix of the innermost Workspace around this one; `None` if there is none.
-fn enclosing_prefix<'a>(inner: &Workspace, workspaces: &[&'a Workspace]) -> Option<&'a VfsPath> {
-    let enclosing = workspaces.iter().map(|workspace| workspace.prefix());
-    let enclosing =
-        enclosing.filter(|prefix| *prefix != inner.prefix() && inner.prefix().strip_prefix(prefix).is_some());
-    enclosing.max_by_key(|prefix| prefix.as_str().len())
+fn enclosing_prefix<'a>(inner: &Workspace, vfs: &'a Vfs) -> Option<&'a VfsPath> {
+    let mut around = inner.prefix().ancestors().skip(1);
+    around.find_map(|path| {
+        let outer = vfs.router().route(&path)?.workspace;
+        outer.barrier().is_none().then(|| outer.prefix())
+    })
 }
 
 fn workspace_line(workspace: &Workspace, enclosing: Option<&VfsPath>) -> String {
@@ -191,9 +198,16 @@ fn rules(workspace: &Workspace) -> Vec<String> {
 
 /// A number of bytes in the largest unit that it is a multiple of.
 fn byte_amount(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    match units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift)) {
-        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+    let units = [
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+        (1_000, "kB"),
+    ];
+    match units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
         None => format!("{bytes} bytes"),
     }
 }
@@ -232,6 +246,21 @@ mod tests {
 
     fn workspace(prefix: &str, scope: AccessScope) -> Workspace {
         Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(Arc::new(PanickingStore)))
+    }
+
+    #[test]
+    fn a_workspace_overrides_the_innermost_one_around_it() {
+        let prefixes = ["/", "/a", "/a/b/c", "/ab"];
+        let map =
+            filesystem_map(&toolbox(prefixes.map(|prefix| workspace(prefix, AccessScope::ReadOnly)).into()));
+        for line in [
+            "- /: READ_ONLY (RO).",
+            "- /a: READ_ONLY (RO), overrides /.",
+            "- /a/b/c: READ_ONLY (RO), overrides /a.",
+            "- /ab: READ_ONLY (RO), overrides /.",
+        ] {
+            assert!(map.contains(line), "{line}: {map}");
+        }
     }
 
     #[test]

@@ -49,6 +49,11 @@ pub const DEFAULT_HIDE: [&str; 21] = [
 pub(crate) static DEFAULT_HIDE_GLOBS: LazyLock<Arc<HideGlobs>> =
     LazyLock::new(|| Arc::new(HideGlobs::new(DEFAULT_HIDE).expect("the default globs are valid")));
 
+/// Whether a path is hidden by default in a Workspace that it is in.
+pub fn is_hidden_by_default(path: &str) -> bool {
+    DEFAULT_HIDE_GLOBS.hides(path)
+}
+
 /// The globs of one Workspace, compiled. Paths are relative to its prefix; names that differ only in case are equal.
 #[derive(Clone)]
 pub struct HideGlobs {

@@ -63,9 +63,13 @@ pub struct InvalidThreadName;
 /// Checks that a text can name a thread: it has to be usable as a directory name, and visible as it is without
 /// escaping.
 pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
+    if is_valid_id(text) { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
+}
+
+/// Whether a text can be an id: usable as a directory name, and visible as it is without escaping.
+pub(crate) fn is_valid_id(text: &str) -> bool {
     let is_name = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
-    let is_visible = !text.contains(['/', '\\']) && escape_text(text).to_string() == text;
-    if is_name && is_visible { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
+    is_name && !text.contains(['/', '\\']) && escape_text(text).to_string() == text
 }
 
 /// The globally unique id of an operation. Ids sort by time, to the millisecond.

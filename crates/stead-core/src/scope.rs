@@ -74,6 +74,11 @@ impl AccessScope {
 }
 
 impl Access {
+    /// Whether the access changes something.
+    pub fn is_change(self) -> bool {
+        matches!(self, Access::Write | Access::MoveOut | Access::Restore)
+    }
+
     /// The access as a gerund, for messages: "… is not allowed there".
     pub fn gerund(self) -> &'static str {
         match self {

@@ -21,6 +21,8 @@
 mod file_types;
 mod grep;
 mod ignore_rules;
+mod long_line_splitter;
+mod utf_8_reader;
 
 pub use file_types::{UnknownFileType, file_type_globs};
 pub use grep::{FileHits, Grep, GrepSearcher, HitLine, Hits, LineRole, MAX_HIT_LINE};
@@ -97,15 +99,17 @@ impl WalkOptions {
     /// entered it, that is noted.
     pub fn leaves_out(&self, rules: &DirectoryRules, path: &StorePath, kind: NodeKind) -> bool {
         let Some(ignore) = &self.ignore else { return false };
-        let Some(reason) = ignore.decide(rules, path, kind) else { return false };
-        self.note_left_out(path, kind, reason);
-        true
+        ignore.leaves_out(rules, (path, kind), || self.would_visit(path, kind))
+    }
+
+    fn would_visit(&self, path: &StorePath, kind: NodeKind) -> bool {
+        self.matches(path) || kind == NodeKind::Directory && self.enters(path)
     }
 
     /// Notes that an entry was left out, if the walk would have visited it or entered it.
     pub fn note_left_out(&self, path: &StorePath, kind: NodeKind, reason: LeftOutReason) {
         if let Some(ignore) = &self.ignore
-            && (self.matches(path) || kind == NodeKind::Directory && self.enters(path))
+            && self.would_visit(path, kind)
         {
             ignore.note(reason);
         }

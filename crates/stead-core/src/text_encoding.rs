@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Decoder, Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 /// How many bytes at the start of a file its encoding is guessed from. A multiple of every code unit's size.
 pub(crate) const HEAD_SIZE: usize = 64 << 10;
@@ -38,7 +38,12 @@ pub enum TextEncoding {
 impl TextEncoding {
     /// The encoding of a whole file.
     pub fn of_content(content: &[u8]) -> TextEncoding {
-        let guess = EncodingGuess::from_head(&content[..content.len().min(HEAD_SIZE)]);
+        let head = &content[..content.len().min(HEAD_SIZE)];
+        // Most files of a search are ASCII, and this is the fastest way to know.
+        if utf_16_encoding(head).is_none() && content.is_ascii() {
+            return TextEncoding::Utf8;
+        }
+        let guess = EncodingGuess::from_head(head);
         if guess.is_ascii
             && let Err(error) = std::str::from_utf8(content)
         {
@@ -47,6 +52,15 @@ impl TextEncoding {
             return guess.of_part(&content[start..end]);
         }
         guess.encoding
+    }
+
+    /// The text of a whole file; `None` if it is binary.
+    pub(crate) fn decode_content(content: &[u8]) -> Option<Cow<'_, str>> {
+        let text = match TextEncoding::of_content(content) {
+            TextEncoding::Utf8 => Cow::Borrowed(std::str::from_utf8(content).ok()?),
+            encoding => encoding.decode(content),
+        };
+        (!text.contains('\0')).then_some(text)
     }
 
     /// The text in this encoding, or the first character that the encoding doesn't have.
@@ -71,6 +85,11 @@ impl TextEncoding {
             None => String::from_utf8_lossy(bytes),
             Some(encoding) => encoding.decode_with_bom_removal(bytes).0,
         }
+    }
+
+    /// Decodes a file part by part, without a UTF-16 byte order mark; `None` for UTF-8.
+    pub(crate) fn decoder(self) -> Option<Decoder> {
+        self.of_library().map(Encoding::new_decoder_with_bom_removal)
     }
 
     /// The size of a code unit in bytes. A character begins at a multiple of it.
@@ -138,14 +157,21 @@ pub(crate) struct EncodingGuess {
 impl EncodingGuess {
     /// The guess from the first [`HEAD_SIZE`] bytes of a file, or from the whole of a smaller one.
     pub(crate) fn from_head(head: &[u8]) -> Self {
-        let encoding = utf_16_encoding(head).unwrap_or_else(|| match std::str::from_utf8(head) {
-            Ok(_) => TextEncoding::Utf8,
-            // The end of the head may be in the middle of a character.
-            Err(error) if error.error_len().is_none() && head.len() == HEAD_SIZE => TextEncoding::Utf8,
-            Err(_) if is_windows_1252(head) => TextEncoding::Windows1252,
-            Err(_) => TextEncoding::Utf8,
-        });
+        let encoding = utf_16_encoding(head).unwrap_or_else(|| encoding_by_bytes(head));
         EncodingGuess { encoding, is_ascii: head.is_ascii() }
+    }
+
+    /// Whether a later part of the file may change the guess.
+    pub(crate) fn is_open(self) -> bool {
+        self.is_ascii && self.encoding == TextEncoding::Utf8
+    }
+
+    /// The guess after the next [`HEAD_SIZE`] bytes of the file, or after the shorter rest of it.
+    pub(crate) fn after(self, part: &[u8]) -> Self {
+        if !self.is_open() || part.is_ascii() {
+            return self;
+        }
+        EncodingGuess { encoding: encoding_by_bytes(part), is_ascii: false }
     }
 
     /// The encoding of a part of the file that isn't UTF-8.
@@ -168,6 +194,17 @@ impl EncodingGuess {
     }
 }
 
+/// The encoding of a part of a file of [`HEAD_SIZE`] bytes, or of the shorter end of a file, which isn't UTF-16.
+fn encoding_by_bytes(part: &[u8]) -> TextEncoding {
+    match std::str::from_utf8(part) {
+        Ok(_) => TextEncoding::Utf8,
+        // The end of the part may be in the middle of a character.
+        Err(error) if error.error_len().is_none() && part.len() == HEAD_SIZE => TextEncoding::Utf8,
+        Err(_) if is_windows_1252(part) => TextEncoding::Windows1252,
+        Err(_) => TextEncoding::Utf8,
+    }
+}
+
 /// Which UTF-16 it is, if the bytes begin with a byte order mark, or are ASCII for the most part.
 fn utf_16_encoding(head: &[u8]) -> Option<TextEncoding> {
     match head {
@@ -175,7 +212,7 @@ fn utf_16_encoding(head: &[u8]) -> Option<TextEncoding> {
         [0xff, 0xfe, 0, 0, ..] => None,
         [0xff, 0xfe, ..] => Some(TextEncoding::Utf16Le),
         [0xfe, 0xff, ..] => Some(TextEncoding::Utf16Be),
-        _ if head.len() < 2 * MIN_UTF_16_UNITS || !head.contains(&0) => None,
+        _ if head.len() < 2 * MIN_UTF_16_UNITS || memchr::memchr(0, head).is_none() => None,
         _ => [TextEncoding::Utf16Le, TextEncoding::Utf16Be].into_iter().find(|&encoding| {
             let complete = &head[..encoding.len_without_partial_char(head)];
             let units = complete.chunks_exact(2).map(|unit| encoding.utf_16_unit([unit[0], unit[1]]));

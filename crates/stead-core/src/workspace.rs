@@ -110,15 +110,30 @@ pub struct Workspace {
     prefix: VfsPath,
     scope: AccessScope,
     mount: Mount,
-    description: Option<String>,
+    description: Option<Arc<str>>,
     /// The protected globs; `None` for the default.
     protect: Option<Arc<PathGlobs>>,
     /// The hidden globs; `None` for the default.
     hide: Option<Arc<HideGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
+    /// The directory of the Store whose content the quota limits; `None` for the Mount's own.
+    quota_root: Option<StorePath>,
     approval_policy: ApprovalPolicy,
+    title: Option<Arc<str>>,
+    fork_origin: Option<Arc<ForkOrigin>>,
     barrier: Option<Barrier>,
+}
+
+/// Where the content of a fork comes from. An agent that loses the right to read it there loses it in the fork, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkOrigin {
+    /// The agent that made the fork.
+    pub created_by: String,
+    /// The agent whose Workspace the content comes from: the maker or, for a fork of a fork, the first one's.
+    pub agent: String,
+    /// The path in the Store.
+    pub path: VfsPath,
 }
 
 /// Why a Workspace is a barrier: nothing can be done in it, and it exists only to hide what the Workspace around it has
@@ -148,7 +163,7 @@ impl ApprovalPolicy {
     pub fn requires_approval(self, access: Access) -> bool {
         match self {
             ApprovalPolicy::Never => false,
-            ApprovalPolicy::Changes => matches!(access, Access::Write | Access::MoveOut | Access::Restore),
+            ApprovalPolicy::Changes => access.is_change(),
             ApprovalPolicy::Everything => true,
         }
     }
@@ -183,7 +198,10 @@ impl Workspace {
             hide: None,
             scratch,
             quota: QuotaLimits::default(),
+            quota_root: None,
             approval_policy: ApprovalPolicy::Never,
+            title: None,
+            fork_origin: None,
             barrier: None,
         }
     }
@@ -198,9 +216,14 @@ impl Workspace {
         self.approval_policy
     }
 
+    /// Sets where the content comes from, because the Workspace is a fork.
+    pub fn with_fork_origin(self, origin: ForkOrigin) -> Self {
+        Workspace { fork_origin: Some(Arc::new(origin)), ..self }
+    }
+
     /// Sets the description of what the Workspace is for.
     pub fn with_description(self, description: impl Into<String>) -> Self {
-        Workspace { description: Some(description.into()), ..self }
+        Workspace { description: Some(description.into().into()), ..self }
     }
 
     /// Replaces the globs of files that agents may not change. A glob matches from any directory; with a leading `/` it
@@ -225,6 +248,16 @@ impl Workspace {
     /// Sets the quota.
     pub fn with_quota(self, quota: QuotaLimits) -> Self {
         Workspace { quota, ..self }
+    }
+
+    /// Sets a quota for a directory of the Store that contains the Mount's: what is beside the Mount counts too.
+    pub fn with_quota_at(self, root: &VfsPath, quota: QuotaLimits) -> Self {
+        Workspace { quota, quota_root: Some(StorePath::from_checked(&root.as_str()[1..])), ..self }
+    }
+
+    /// Sets a name for people. Refusals in this Workspace name it.
+    pub fn with_title(self, title: impl Into<Arc<str>>) -> Self {
+        Workspace { title: Some(title.into()), ..self }
     }
 
     /// The same Workspace over a past view of its Store, read-only.
@@ -277,6 +310,21 @@ impl Workspace {
     /// The quota.
     pub fn quota(&self) -> QuotaLimits {
         self.quota
+    }
+
+    /// The directory of the Store whose content the quota limits.
+    pub fn quota_root(&self) -> &StorePath {
+        self.quota_root.as_ref().unwrap_or_else(|| self.mount.path())
+    }
+
+    /// Where the content comes from, if the Workspace is a fork.
+    pub fn fork_origin(&self) -> Option<&ForkOrigin> {
+        self.fork_origin.as_deref()
+    }
+
+    /// The name for people, if it has one.
+    pub fn title(&self) -> Option<&Arc<str>> {
+        self.title.as_ref()
     }
 
     /// The globs of files that are stored without history.

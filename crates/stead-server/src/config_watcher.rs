@@ -1,13 +1,11 @@
 //! Reloads the configuration and the list of forks when they change, while the server runs.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead::Config;
 use stead::config::ConfigError;
+use stead::{Config, FileFingerprint};
 use tokio::task::JoinHandle;
 
 use crate::in_place::in_place;
@@ -16,6 +14,9 @@ use crate::stead_registry::SteadRegistry;
 
 /// How often the configuration file and the forks are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often they are checked if there are organizations. What their records take away is gone at once; this is how soon
+/// what they give is there.
+const RECORDS_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// After how many checks a missing file is reported. For a moment it may only be in the middle of being replaced.
 const CHECKS_UNTIL_MISSING: u32 = 2;
 /// How long a reload may take before what it takes away is withdrawn without the rest.
@@ -30,20 +31,22 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
     let file = steads.config().file_to_follow().map(Path::to_owned);
-    let last_fingerprint = file.as_deref().and_then(fingerprint_of);
+    let last_fingerprints = fingerprints_of(file.as_deref(), &steads.config());
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));
     }
+    let has_records = steads.config().record_files().next().is_some();
+    let poll_interval = if has_records { RECORDS_POLL_INTERVAL } else { POLL_INTERVAL };
     let mut watcher = ConfigWatcher {
         steads,
         file,
-        last_fingerprint,
+        last_fingerprints,
         checks_without_file: 0,
         pending: None,
         hanging: None,
     };
-    let mut interval = tokio::time::interval(POLL_INTERVAL);
+    let mut interval = tokio::time::interval(poll_interval);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and the configuration has only just been read.
     interval.tick().await;
@@ -57,7 +60,7 @@ struct ConfigWatcher {
     steads: Arc<SteadRegistry>,
     /// `None` if only forks are looked for.
     file: Option<PathBuf>,
-    last_fingerprint: Option<ConfigFileFingerprint>,
+    last_fingerprints: ConfigFingerprints,
     /// How many checks in a row have not found the file.
     checks_without_file: u32,
     /// A new configuration that waits until `hanging` ends.
@@ -97,7 +100,7 @@ impl ConfigWatcher {
     /// The configuration, if the file has changed and can be parsed.
     fn changed_config(&mut self) -> Option<Config> {
         let file = self.file.as_deref()?;
-        let Some(fingerprint) = fingerprint_of(file) else {
+        if FileFingerprint::of(file).is_none() {
             self.checks_without_file = self.checks_without_file.saturating_add(1);
             if self.checks_without_file == CHECKS_UNTIL_MISSING {
                 print_to_stderr(
@@ -106,12 +109,13 @@ impl ConfigWatcher {
                 );
             }
             return None;
-        };
+        }
         self.checks_without_file = 0;
-        if self.last_fingerprint.as_ref() == Some(&fingerprint) {
+        let fingerprints = fingerprints_of(Some(file), &self.steads.config());
+        if self.last_fingerprints == fingerprints {
             return None;
         }
-        self.last_fingerprint = Some(fingerprint);
+        self.last_fingerprints = fingerprints;
         Config::read(file).map_err(|error| print_refusal(&error.into())).ok()
     }
 
@@ -122,6 +126,15 @@ impl ConfigWatcher {
         );
         in_place(|| self.steads.withdraw(config)).await;
     }
+}
+
+/// The configuration file and the files with the records of organizations, each as it is on the host.
+type ConfigFingerprints = Vec<(PathBuf, Option<FileFingerprint>)>;
+
+fn fingerprints_of(file: Option<&Path>, config: &Config) -> ConfigFingerprints {
+    let records = file.iter().flat_map(|_| config.record_files());
+    let files = file.into_iter().chain(records);
+    files.map(|file| (file.to_owned(), FileFingerprint::of(file))).collect()
 }
 
 fn reload(steads: &SteadRegistry, config: &Config) {
@@ -141,23 +154,4 @@ fn print_refusal(error: &stead::Error) {
     print_to_stderr(format_args!(
         "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
     ));
-}
-
-/// Tells two states of a file apart, even if it was replaced within the same second.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ConfigFileFingerprint {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-fn fingerprint_of(file: &Path) -> Option<ConfigFileFingerprint> {
-    let from_metadata = |metadata: Metadata| ConfigFileFingerprint {
-        inode: metadata.ino(),
-        size: metadata.size(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    };
-    file.metadata().ok().map(from_metadata)
 }

@@ -1,4 +1,5 @@
-//! A stead for trying things out: two agents, a Workspace of each scope, some files and a fork.
+//! Steads for trying things out: two agents with a Workspace of each scope, some files and a fork; or an organization
+//! with teams.
 //!
 //! ```
 //! let directory = std::env::temp_dir().join(format!("stead-demo-{}", std::process::id()));
@@ -10,6 +11,7 @@
 //! ```
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use stead_core::AccessScope;
@@ -30,23 +32,76 @@ const FILES: [(&str, &str, &str); 4] = [
     ("inbox", "/welcome.md", include_str!("demo/welcome.md")),
 ];
 
+/// The configuration of the demo of an organization.
+const ORGANIZATION_CONFIG: &str = include_str!("demo/organization.toml");
+
+/// The records of the organization: name, content.
+const RECORDS: [(&str, &str); 3] = [
+    ("org.json", include_str!("demo/organization/acme/org.json")),
+    ("teams.json", include_str!("demo/organization/acme/teams.json")),
+    ("agents.json", include_str!("demo/organization/acme/agents.json")),
+];
+
+/// The files of the organization: path in its Store, content.
+macro_rules! organization_files {
+    ($($path:literal),+ $(,)?) => {
+        [$(($path, include_str!(concat!("demo/organization/files", $path)))),+]
+    };
+}
+const ORGANIZATION_FILES: [(&str, &str); 10] = organization_files![
+    "/organizations/acme/workspaces/agent-catalyst/shared/interview-notes.md",
+    "/organizations/acme/workspaces/agent-dana/shared/design.md",
+    "/organizations/acme/workspaces/agent-elena/shared/agenda.md",
+    "/organizations/acme/workspaces/agent-marcus/private/todo.md",
+    "/organizations/acme/workspaces/agent-marcus/shared/review.md",
+    "/organizations/acme/workspaces/team-development/shared/release.md",
+    "/organizations/acme/workspaces/team-hr/private/salaries.md",
+    "/organizations/acme/workspaces/team-hr/shared/holidays.md",
+    "/organizations/acme/workspaces/team-leadership/private/strategy.md",
+    "/organizations/acme/workspaces/team-library/shared/handbook.md",
+];
+
 /// Creates the demo in a directory and returns its configuration. Fails if the directory holds a `stead.toml` already.
 pub fn create(directory: &Path) -> Result<Config> {
-    let file = directory.join(FILE_NAME);
+    write_new(directory, FILE_NAME, CONFIG)?;
+    let config = Config::load(&directory.join(FILE_NAME))?;
+    write_files(&config, FILES)?;
+    Stead::open(&config, "writer")?.fork("/project", "draft")?;
+    Ok(config)
+}
+
+/// Creates the demo of an organization in a directory and returns its configuration: the one in `examples/organization`,
+/// with its folders in a Virtual Store. Fails if the directory holds a `stead.toml` already.
+pub fn create_organization(directory: &Path) -> Result<Config> {
+    write_new(directory, FILE_NAME, ORGANIZATION_CONFIG)?;
+    for (name, content) in RECORDS {
+        write_new(&directory.join("acme"), name, content)?;
+    }
+    let config = Config::load(&directory.join(FILE_NAME))?;
+    write_files(&config, ORGANIZATION_FILES.map(|(path, content)| ("shared", path, content)))?;
+    Ok(config)
+}
+
+/// Writes a file that doesn't exist yet, and creates its directory.
+fn write_new(directory: &Path, name: &str, content: &str) -> Result<()> {
     let write_error = |cause| Error::host("the demo can't be written", cause);
     fs::create_dir_all(directory).map_err(write_error)?;
-    fs::File::create_new(&file)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, CONFIG.as_bytes()))
-        .map_err(write_error)?;
-    let config = Config::load(&file)?;
-    let stores = Stores::of(&config);
-    for (store, path, content) in FILES {
+    let mut file = fs::File::create_new(directory.join(name)).map_err(write_error)?;
+    file.write_all(content.as_bytes()).map_err(write_error)
+}
+
+/// Writes files: Store, path in the Store, content.
+fn write_files<'a>(
+    config: &Config,
+    files: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+) -> Result<()> {
+    let stores = Stores::of(config);
+    for (store, path, content) in files {
         let stead =
             Stead::builder("demo").workspace("/", AccessScope::ReadWrite, stores.get(store)?).build()?;
         stead.vfs().write(path, content)?;
     }
-    Stead::open(&config, "writer")?.fork("/project", "draft")?;
-    Ok(config)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -76,5 +131,26 @@ mod tests {
                 .contains("greet")
         );
         assert!(create(directory.path()).is_err(), "an existing directory must not be overwritten");
+    }
+
+    #[test]
+    fn the_organization_of_the_demo_keeps_private_folders_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = create_organization(directory.path()).unwrap();
+        let read = |agent: &str, path: &str| {
+            let stead = Stead::open(&config, agent).unwrap();
+            stead.call("read_file", json!({ "path": path })).joined_text()
+        };
+        let notes = "/workspaces/agent-catalyst/shared/interview-notes.md";
+        assert!(read("acme/agent-marcus", notes).contains("good questions"), "a team mate reads it");
+        assert!(read("acme/agent-elena", notes).contains("good questions"), "leadership reads it");
+        assert!(!read("acme/agent-dana", notes).contains("good questions"), "another team does not");
+        let salaries = "/workspaces/team-hr/private/salaries.md";
+        assert!(read("acme/agent-catalyst", salaries).contains("Salary bands"));
+        assert!(!read("acme/agent-elena", salaries).contains("Salary bands"));
+        assert!(
+            create_organization(directory.path()).is_err(),
+            "an existing directory must not be overwritten"
+        );
     }
 }

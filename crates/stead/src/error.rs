@@ -1,5 +1,6 @@
 //! The errors of the facade.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use stead_core::name::{Escaped, escape_name, escape_text};
 use stead_core::router::DuplicatePrefix;
 use stead_core::{ErrorKind, OperationIdPrefix, PathError, StoreError};
 
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
 use crate::time_text::TIME_EXAMPLES;
 
 /// The result of the facade's functions.
@@ -26,12 +27,14 @@ pub enum Error {
     #[error(transparent)]
     DuplicatePrefix(#[from] DuplicatePrefix),
     /// The configuration has no agent of this name.
-    #[error("there is no agent `{}`{}", escape_name(.name.as_bytes()), agents_hint(.known))]
+    #[error("there is no agent `{}`{}", escape_name(.name.as_bytes()), agents_hint(.known, *.is_near))]
     UnknownAgent {
         /// The name that was requested.
         name: String,
-        /// The agents that exist.
+        /// The agents that exist, or the first of very many; only the one that was probably meant, if there is one.
         known: Vec<String>,
+        /// Whether `known` is the agent that was probably meant.
+        is_near: bool,
     },
     /// The agent has no fork of this name.
     #[error("you have no fork `{}`{}", escape_name(.name.as_bytes()), forks_hint(.known))]
@@ -108,6 +111,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The configuration has no agent of this name.
+    pub fn unknown_agent(config: &Config, name: &str) -> Error {
+        const MAX_KNOWN: usize = 50;
+        let near = config.nearest_agent(name);
+        let is_near = near.is_some();
+        let known = match near {
+            Some(near) => vec![near],
+            None => config.agent_names().take(MAX_KNOWN).map(Cow::into_owned).collect(),
+        };
+        Error::UnknownAgent { name: name.to_owned(), known, is_near }
+    }
+
     /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -217,9 +232,10 @@ pub(crate) fn escaped_path(path: &Path) -> Escaped<'_> {
     escape_name(path.as_os_str().as_encoded_bytes())
 }
 
-fn agents_hint(known: &[String]) -> String {
+fn agents_hint(known: &[String], is_near: bool) -> String {
     match known {
         [] => "; no agent is configured".into(),
+        near if is_near => format!("; did you mean {}?", quoted(near)),
         known => format!("; there are {}", quoted(known)),
     }
 }

@@ -16,8 +16,11 @@ use crate::config::{Config, StoreConfig, WorkspaceConfig};
 /// Workspace that shows the same part of the same Store for reading. What this Workspace withholds, the fork withholds:
 /// nested Workspaces are excluded, the stricter approval policy applies, and what its `hide` globs hide is hidden.
 pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
-    config.agents.get(&record.fork.created_by)?;
-    let workspaces = &config.agents.get(&record.origin)?.workspaces;
+    if !config.has_agent(&record.fork.created_by) {
+        return None;
+    }
+    let origin = config.agent(&record.origin)?;
+    let workspaces = &origin.workspaces;
     let is_readable = |workspace: &&WorkspaceConfig| {
         workspace.scope.allows(Access::History) && is_over_namespace(config, workspace, &record.namespace)
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
 use stead_core::vfs::{DiffOptions, Difference, IntoPath, PointInTime};
-use stead_core::{AccessScope, Barrier, ErrorKind, Mount, VfsPath, Workspace};
+use stead_core::{AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -16,30 +16,39 @@ use crate::stores::Stores;
 /// The forks of a stead.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forks {
-    entries: Vec<(Fork, Arc<dyn Store>)>,
+    entries: Vec<ForkEntry>,
     /// The forks that may not be shown now. They can only be listed and discarded.
-    withheld: Vec<(Fork, Arc<dyn Store>)>,
+    withheld: Vec<ForkEntry>,
     makers: BTreeSet<String>,
-    /// The agents that a fork can be made for; `None` (no configuration) allows any.
-    known_agents: Option<Arc<[String]>>,
+    /// Has the agents that a fork can be made for; `None` allows any.
+    config: Option<Arc<Config>>,
     /// Why the list of forks could not be read.
     load_error: Option<Arc<Error>>,
+}
+
+#[derive(Debug, Clone)]
+struct ForkEntry {
+    fork: Fork,
+    store: Arc<dyn Store>,
+    /// The agent whose Workspace the content comes from.
+    origin: String,
 }
 
 impl Forks {
     /// Loads the forks of an agent. If they can't be read, the stead opens without them, and only the methods about
     /// forks fail.
-    pub(crate) fn load(config: &Config, agent: &str, stores: &Stores) -> Self {
-        let known_agents = Some(config.agents.keys().cloned().collect());
-        let mut forks = Forks { known_agents, ..Forks::default() };
+    pub(crate) fn load(config: &Arc<Config>, agent: &str, stores: &Stores) -> Self {
+        let mut forks = Forks { config: Some(Arc::clone(config)), ..Forks::default() };
         match stores.forks(agent) {
             Ok(stored) => {
                 for (record, store) in stored {
-                    match shown_fork(config, &record) {
-                        Some(fork) => forks.entries.push((fork, store)),
-                        None => forks.withheld.push((record.fork.clone(), store)),
+                    let shown = shown_fork(config, &record);
+                    let (fork, origin) = (record.fork, record.origin);
+                    forks.makers.extend([fork.created_by.clone(), origin.clone()]);
+                    match shown {
+                        Some(fork) => forks.entries.push(ForkEntry { fork, store, origin }),
+                        None => forks.withheld.push(ForkEntry { fork, store, origin }),
                     }
-                    forks.makers.extend([record.fork.created_by, record.origin]);
                 }
             }
             Err(error) => forks.load_error = Some(Arc::new(error)),
@@ -54,15 +63,15 @@ impl Forks {
 
     /// Adds a Workspace for each fork to the builder. A configured Workspace with the same prefix takes precedence.
     pub(crate) fn add_workspaces_to(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
-        for (fork, store) in &self.entries {
-            let prefix = fork_prefix(&fork.name);
+        for entry in &self.entries {
+            let prefix = fork_prefix(&entry.fork.name);
             let is_taken = |builder: &SteadBuilder, prefix: &VfsPath| {
                 builder.workspaces.iter().any(|workspace| workspace.prefix() == prefix)
             };
             if is_taken(&builder, &prefix) {
                 continue;
             }
-            for workspace in fork_workspaces(fork, store)? {
+            for workspace in entry.workspaces()? {
                 if !is_taken(&builder, workspace.prefix()) {
                     builder = builder.add_workspace(workspace);
                 }
@@ -77,15 +86,20 @@ fn fork_prefix(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a valid path component")
 }
 
-/// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
-fn fork_workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
-    let mut workspaces = vec![fork_workspace(fork, Arc::clone(store))?];
-    for prefix in excluded_prefixes(fork) {
-        let mount = Mount::at(Arc::clone(store), &fork.path);
-        let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
-        workspaces.push(nested.as_barrier(Barrier::ExcludedFromFork));
+impl ForkEntry {
+    /// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
+    fn workspaces(&self) -> Result<Vec<Workspace>> {
+        let ForkEntry { fork, store, origin } = self;
+        let (created_by, agent, path) = (fork.created_by.clone(), origin.clone(), fork.path.clone());
+        let workspace = fork_workspace(fork, Arc::clone(store))?;
+        let mut workspaces = vec![workspace.with_fork_origin(ForkOrigin { created_by, agent, path })];
+        for prefix in excluded_prefixes(fork) {
+            let mount = Mount::at(Arc::clone(store), &fork.path);
+            let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
+            workspaces.push(nested.as_barrier(Barrier::ExcludedFromFork));
+        }
+        Ok(workspaces)
     }
-    Ok(workspaces)
 }
 
 /// The logical paths that were excluded from a fork.
@@ -140,11 +154,14 @@ impl Stead {
             stead.make_fork(&base?, name, &owner)
         });
         let (fork, store) = created?;
+        let base = self.vfs.router().route(&fork.base_prefix).and_then(|route| route.workspace.fork_origin());
+        let origin = base.map_or(&fork.created_by, |base| &base.agent).clone();
+        let entry = ForkEntry { fork, store, origin };
         let mut workspaces: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
-        workspaces.extend(fork_workspaces(&fork, &store)?.into_iter().map(Arc::new));
+        workspaces.extend(entry.workspaces()?.into_iter().map(Arc::new));
         let mut forks = self.forks.clone();
-        forks.entries.push((fork, store));
-        forks.entries.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        forks.entries.push(entry);
+        forks.entries.sort_by(|one, other| one.fork.name.cmp(&other.fork.name));
         self.with_forks(workspaces, forks)
     }
 
@@ -153,10 +170,10 @@ impl Stead {
         let base = base.into_path();
         let path = base.as_ref().ok().map(VfsPath::to_string);
         self.single_record("fork", path.as_deref(), error_kind, |stead| {
-            if let Some(known_agents) = &stead.forks.known_agents
-                && !known_agents.iter().any(|known| known == agent)
+            if let Some(config) = &stead.forks.config
+                && !config.has_agent(agent)
             {
-                return Err(Error::UnknownAgent { name: agent.to_owned(), known: known_agents.to_vec() });
+                return Err(Error::unknown_agent(config, agent));
             }
             Ok(stead.make_fork(&base?, name, agent)?.0)
         })
@@ -181,14 +198,14 @@ impl Stead {
     /// The agent's forks that are withheld, by name: their makers can't read the bases any more. They have no Workspaces.
     pub fn withheld_forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         let _ = self.forks()?;
-        Ok(self.forks.withheld.iter().map(|(fork, _)| fork))
+        Ok(self.forks.withheld.iter().map(|entry| &entry.fork))
     }
 
     /// The agent's forks, by name, without those that are withheld.
     pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         match &self.forks.load_error {
             Some(error) => Err(Error::Store(StoreError::unavailable(error))),
-            None => Ok(self.forks.entries.iter().map(|(fork, _)| fork)),
+            None => Ok(self.forks.entries.iter().map(|entry| &entry.fork)),
         }
     }
 
@@ -209,8 +226,8 @@ impl Stead {
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
         let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
-            let withheld = stead.forks.withheld.iter().find(|(fork, _)| fork.name.as_str() == name);
-            let (fork, store) = withheld.map_or_else(|| stead.fork_entry(name), Ok)?;
+            let withheld = stead.forks.withheld.iter().find(|entry| entry.fork.name.as_str() == name);
+            let ForkEntry { fork, store, .. } = withheld.map_or_else(|| stead.fork_entry(name), Ok)?;
             stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
                 store.require_maintenance()?.destroy()
             })?;
@@ -230,22 +247,22 @@ impl Stead {
         let workspaces = self.vfs.router().workspaces_and_barriers().filter(remains).cloned().collect();
         let mut forks = self.forks.clone();
         for entries in [&mut forks.entries, &mut forks.withheld] {
-            entries.retain(|(other, _)| other.name != *name);
+            entries.retain(|other| other.fork.name != *name);
         }
         self.with_forks(workspaces, forks)
     }
 
     /// The fork of this name.
     pub fn find_fork(&self, name: &str) -> Result<&Fork> {
-        self.fork_entry(name).map(|(fork, _)| fork)
+        self.fork_entry(name).map(|entry| &entry.fork)
     }
 
-    fn fork_entry(&self, name: &str) -> Result<&(Fork, Arc<dyn Store>)> {
+    fn fork_entry(&self, name: &str) -> Result<&ForkEntry> {
         let _ = self.forks()?;
-        let found = self.forks.entries.iter().find(|(fork, _)| fork.name.as_str() == name);
+        let found = self.forks.entries.iter().find(|entry| entry.fork.name.as_str() == name);
         found.ok_or_else(|| Error::UnknownFork {
             name: name.to_owned(),
-            known: self.forks.entries.iter().map(|(fork, _)| fork.name.to_string()).collect(),
+            known: self.forks.entries.iter().map(|entry| entry.fork.name.to_string()).collect(),
         })
     }
 }

@@ -9,14 +9,14 @@ use stead_stores::resolve_existing_prefix;
 /// [`crate::Stead::builder`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostLocations {
-    /// Each Workspace's prefix, and its host directory with symlinks resolved.
+    /// Each Workspace's prefix, and its host directory. Symlinks in it are resolved only when it is needed.
     directories: Vec<(VfsPath, PathBuf)>,
 }
 
 impl HostLocations {
     /// Adds the Workspace at `prefix`, which shows `path` in the host directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
-        self.directories.push((prefix.clone(), resolve_existing_prefix(&root.join(&path.as_str()[1..]))));
+        self.directories.push((prefix.clone(), root.join(&path.as_str()[1..])));
     }
 
     /// Whether the host directory contains the host path of the logical `path`.
@@ -29,7 +29,7 @@ impl HostLocations {
     pub(crate) fn contains_host_path(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_existing_prefix(directory);
         let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
-        let nested = nested.map(|(_, directory)| directory.clone());
+        let nested = nested.map(|(_, directory)| resolve_existing_prefix(directory));
         self.host_paths(path).chain(nested).any(|host_path| directory.starts_with(host_path))
     }
 
@@ -37,7 +37,8 @@ impl HostLocations {
     fn host_paths<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
         self.directories
             .iter()
-            .filter_map(|(prefix, directory)| Some(directory.join(path.strip_prefix(prefix)?)))
+            .filter_map(|(prefix, directory)| Some((directory, path.strip_prefix(prefix)?)))
+            .map(|(directory, relative_path)| resolve_existing_prefix(directory).join(relative_path))
     }
 }
 

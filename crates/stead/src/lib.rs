@@ -7,6 +7,7 @@
 #[cfg(feature = "tokio")]
 mod async_stead;
 pub mod config;
+mod current_records;
 pub mod demo;
 pub mod doctor;
 mod error;
@@ -16,6 +17,7 @@ mod host_locations;
 mod lazy_audit_log;
 mod lazy_store;
 pub mod live_steads;
+mod old_layout;
 mod operations;
 mod snapshots;
 mod stead;
@@ -28,9 +30,11 @@ pub mod transfer;
 #[cfg(feature = "tokio")]
 pub use crate::async_stead::AsyncStead;
 pub use crate::config::Config;
+pub use crate::current_records::FileFingerprint;
 pub use crate::error::{Error, Result};
 pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::live_steads::{LiveEntry, LiveSteads};
+pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
 pub use crate::operations::OperationsOf;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{GcReport, Stores};
@@ -47,7 +51,8 @@ pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditFacts, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind,
     FactName, FactValue, Identity, InvalidFact, Mount, Name, Occurrences, Operation, OperationId,
     OperationIdPrefix, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs, VfsPath,
-    Visibility, Workspace, edit, filesystem_map, monitor, name, parse_thread_name, search, store, tools, vfs,
+    Visibility, Workspace, edit, filesystem_map, monitor, name, organization, parse_thread_name, search,
+    store, tools, vfs,
 };
 pub use stead_stores::database::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,

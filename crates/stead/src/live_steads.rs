@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use stead_core::store::Subscription;
 use stead_core::{Identity, VfsPath};
 
-use crate::config::{AgentConfig, Config, StoreConfig, WorkspaceConfig};
+use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
@@ -65,6 +65,8 @@ struct Withdrawal {
     config: Config,
     /// The agents that have no access until the new configuration is in use.
     agents: BTreeSet<String>,
+    /// The organizations whose agents have none until then, because something in their records has changed.
+    organizations: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -197,7 +199,9 @@ impl<T: LiveEntry> LiveSteads<T> {
                 if state.withdrawal.as_ref().is_some_and(|newer| !gives_the_same(&newer.config, config)) {
                     return Err(Error::Invalid("the configuration has changed again".into()));
                 }
-                let missing = state.entries(|identity| !opened.contains_key(identity));
+                let missing = state.entries(|identity| {
+                    !opened.contains_key(identity) && !state.stays_as_it_is(identity, config)
+                });
                 if missing.is_empty() {
                     state.stores = stores;
                     state.epoch += 1;
@@ -207,7 +211,7 @@ impl<T: LiveEntry> LiveSteads<T> {
                 missing
             };
             for (identity, live) in missing {
-                let stead = match config.agents.contains_key(&identity.agent) {
+                let stead = match config.has_agent(&identity.agent) {
                     true => self.open(&stores, &identity)?,
                     false => Stead::builder(&identity.agent).build()?,
                 };
@@ -229,7 +233,7 @@ impl<T: LiveEntry> LiveSteads<T> {
     /// until [`LiveSteads::reinstate`]. An empty configuration takes nothing away: the file may be in the middle of being
     /// written.
     pub fn withdraw(&self, config: &Config) {
-        if config.stores.is_empty() && config.agents.is_empty() {
+        if config.is_empty() {
             return;
         }
         let _entry_changes = self.entry_changes.lock();
@@ -239,16 +243,18 @@ impl<T: LiveEntry> LiveSteads<T> {
             if state.withdrawal.is_none() && gives_the_same(&current, config) {
                 return;
             }
-            let mut agents = agents_that_lose_access(&current, config);
+            let agents = agents_that_lose_access(&current, config);
+            let organizations = changed_organizations(&current, config);
+            state.withdrawal = Some(Withdrawal { config: config.clone(), agents, organizations });
             // What their makers lose, forks lose too.
-            let has_fork_of_them = |slot: &Slot<T>| !slot.fork_makers.is_disjoint(&agents);
+            let has_fork_of_them = |slot: &Slot<T>| state.is_any_withdrawn(&slot.fork_makers);
             let owners = state.slots.iter().filter(|(_, slot)| has_fork_of_them(slot));
             let owners: Vec<_> = owners.map(|(identity, _)| identity.agent.clone()).collect();
-            agents.extend(owners);
-            let withdrawn = state.entries(|identity| agents.contains(&identity.agent));
-            state.withdrawal = Some(Withdrawal { config: config.clone(), agents });
+            if let Some(withdrawal) = &mut state.withdrawal {
+                withdrawal.agents.extend(owners);
+            }
             state.epoch += 1;
-            withdrawn
+            state.entries(|identity| state.is_withdrawn(&identity.agent))
         };
         for (identity, live) in withdrawn {
             let empty = Stead::builder(&identity.agent).build();
@@ -306,7 +312,7 @@ impl<T: LiveEntry> LiveSteads<T> {
                     }
                 }
                 // An agent that isn't configured any more has no Workspaces.
-                Err(_) if !stores.config().agents.contains_key(&identity.agent) => {}
+                Err(_) if !stores.config().has_agent(&identity.agent) => {}
                 Err(_) => {
                     // A stead that can't be opened now stays as it was, and is tried again.
                     updates.has_commits.store(true, Ordering::Release);
@@ -322,6 +328,7 @@ impl<T: LiveEntry> LiveSteads<T> {
 
     /// Drops the entries that nobody has used for a while and that hold nothing that is needed.
     pub fn evict_idle(&self) {
+        self.stores().folder_ids().expire();
         let _updates = self.updates.lock();
         let now = Instant::now();
         let mut evicted = Vec::new();
@@ -360,12 +367,26 @@ impl<T> RegistryState<T> {
     }
 
     fn has_access(&self, agent: &str) -> bool {
-        self.stores.config().agents.contains_key(agent) && !self.is_withdrawn(agent)
+        self.stores.config().has_agent(agent) && !self.is_withdrawn(agent)
     }
 
     /// Whether a new configuration that waits for the host takes something away from this agent.
     fn is_withdrawn(&self, agent: &str) -> bool {
-        self.withdrawal.as_ref().is_some_and(|withdrawal| withdrawal.agents.contains(agent))
+        self.withdrawal.as_ref().is_some_and(|withdrawal| {
+            let loses_records =
+                || organization_id(agent).is_some_and(|id| withdrawal.organizations.contains(id));
+            withdrawal.agents.contains(agent) || loses_records()
+        })
+    }
+
+    /// Whether a new configuration gives an identity exactly what it has: then its stead stays open.
+    fn stays_as_it_is(&self, identity: &Identity, new: &Config) -> bool {
+        let current = self.stores.config();
+        let has_forks = self.slots.get(identity).is_some_and(|slot| !slot.fork_makers.is_empty());
+        self.withdrawal.is_none()
+            && !has_forks
+            && current.has_same_stores(new)
+            && current.looks_the_same_to(&identity.agent, new)
     }
 
     fn is_any_withdrawn(&self, agents: &BTreeSet<String>) -> bool {
@@ -394,7 +415,23 @@ fn withdrawn_error() -> Error {
 
 /// Whether two configurations give the same agents the same.
 fn gives_the_same(a: &Config, b: &Config) -> bool {
-    a.agents == b.agents && a.stores == b.stores && a.database == b.database
+    a.agents == b.agents
+        && a.stores == b.stores
+        && a.database == b.database
+        && a.organizations == b.organizations
+}
+
+/// The organization of an agent, if its name says that it is in one.
+fn organization_id(agent: &str) -> Option<&str> {
+    agent.split_once('/').map(|(organization, _)| organization)
+}
+
+/// The organizations of `old` that `new` doesn't have as they are.
+fn changed_organizations(old: &Config, new: &Config) -> BTreeSet<String> {
+    let stores_changed = old.stores != new.stores || old.database != new.database;
+    let is_changed = |config: &&OrganizationConfig| stores_changed || !new.organizations.contains(config);
+    let changed = old.organizations.iter().filter(is_changed);
+    changed.map(|config| config.organization.id().to_owned()).collect()
 }
 
 fn by_prefix(agent: &AgentConfig) -> HashMap<&VfsPath, &WorkspaceConfig> {

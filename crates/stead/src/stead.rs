@@ -3,23 +3,29 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use stead_core::store::QuotaLimits;
+use stead_core::organization::Folders;
+use stead_core::store::{NodePath, Parents, QuotaLimits, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
+use stead_core::vfs::{CallEnd, CurrentRights, IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{
     AccessScope, AuditFacts, AuditLog, AuditOutcome, CallMonitor, Clock, ErrorKind, Identity, Mount, Vfs,
     Workspace,
 };
 use stead_stores::Database;
 
-use crate::config::{Config, StoreConfig, WorkspaceConfig};
+use crate::config::{AgentConfig, Config, Membership, StoreConfig, WorkspaceConfig};
+use crate::current_records::CurrentFolderRights;
 use crate::error::{Error, Result, escaped_path};
 use crate::forks::Forks;
 use crate::host_locations::HostLocations;
+use crate::old_layout::{OldLayout, whole_workspace};
 use crate::stores::{DatabaseSource, Stores};
 use crate::transfer::{
     self, CompareBy, ExportDestination, ImportSource, OnExisting, TransferObserver, TransferTotals,
 };
+
+/// The name of Stead itself, where it acts without being asked by an agent or a person.
+pub(crate) const SYSTEM_IDENTITY: &str = "system";
 
 /// Everything that one agent can reach.
 ///
@@ -31,6 +37,7 @@ pub struct Stead {
     pub(crate) database_source: Option<DatabaseSource>,
     pub(crate) forks: Forks,
     pub(crate) tool_choice: ToolChoice,
+    pub(crate) folders: Option<Arc<Folders>>,
 }
 
 impl Stead {
@@ -58,6 +65,8 @@ impl Stead {
             quota: QuotaLimits::default(),
             database: None,
             tool_choice: ToolChoice::default(),
+            folders: None,
+            current_rights: None,
         }
     }
 
@@ -80,14 +89,28 @@ impl Stead {
     pub fn open_in(stores: &Stores, identity: &Identity) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
-        let agent_config = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
-            name: agent.clone(),
-            known: config.agents.keys().cloned().collect(),
-        })?;
-        if let Some((_, message)) = agent_config.bypass_messages(&config.stores).into_iter().next() {
+        let agent_config = config.agent(agent).ok_or_else(|| Error::unknown_agent(&config, agent))?;
+        let mut agent_config = agent_config.into_owned();
+        if let Some(Membership { organization, .. }) = &agent_config.membership
+            && let Some(workspace) = agent_config.workspaces.first()
+        {
+            let store = stores.get(&workspace.store)?;
+            OldLayout::of(organization, &store).apply_to(&mut agent_config.workspaces);
+        }
+        let membership = agent_config.membership.as_ref();
+        // The folders of an organization don't overlap.
+        if membership.is_none()
+            && let Some((_, message)) = agent_config.bypass_messages(&config.stores).into_iter().next()
+        {
             return Err(Error::Invalid(message));
         }
-        let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };
+        let team = membership.and_then(|membership| membership.organization.team_of(membership.agent));
+        let identity = Identity {
+            organization: membership.map(|membership| membership.organization.id().to_owned()),
+            team: team.map(|team| team.id.clone()),
+            ..identity.clone()
+        };
+        let builder = SteadBuilder { identity, ..Stead::builder(agent) };
         let mut builder = builder.quota(agent_config.quota).tools(agent_config.tools.clone());
         if let Some(log) = stores.audit() {
             builder = builder.audit(log);
@@ -99,6 +122,17 @@ impl Stead {
                 host_locations.add(&workspace.prefix, path, &workspace.path);
             }
         }
+        if let Some(Membership { organization, agent }) = membership {
+            let folders = Folders::new(Arc::clone(organization), *agent, stores.folder_ids());
+            let create_directories = folder_directories(&agent_config, stores)?;
+            builder = builder.folders(folders.with_directories(create_directories));
+        }
+        if !config.organizations.is_empty() {
+            let member_name = |member: &Membership| member.organization.qualified_name(member.agent);
+            let agent = membership.map_or_else(|| agent.clone(), member_name);
+            let records = Arc::clone(stores.current_records());
+            builder.current_rights = Some(Arc::new(CurrentFolderRights { records, agent }));
+        }
         let forks = Forks::load(&config, agent, stores);
         builder = forks.add_workspaces_to(builder)?;
         Ok(Stead {
@@ -107,6 +141,11 @@ impl Stead {
             database_source: Some(stores.database_source()),
             ..builder.build()?
         })
+    }
+
+    /// The folders of the organization that the agent belongs to, if it does.
+    pub fn folders(&self) -> Option<&Arc<Folders>> {
+        self.folders.as_ref()
     }
 
     /// The door to this stead's files: every file operation goes through it.
@@ -223,6 +262,27 @@ fn stead_id(identity: &Identity) -> String {
     }
 }
 
+/// Returns what creates the directories that an organization's agent may write to: its own and its team's. A directory that
+/// can't be created now is created by the first write to it.
+fn folder_directories(agent: &AgentConfig, stores: &Stores) -> Result<impl Fn() + Send + Sync + use<>> {
+    let writable = agent.workspaces.iter().filter(|workspace| workspace.scope == AccessScope::ReadWrite);
+    let mut directories = Vec::new();
+    for workspace in writable {
+        directories.push((stores.get(&workspace.store)?, workspace.path.clone()));
+    }
+    let audit = stores.audit();
+    Ok(move || {
+        for (store, path) in &directories {
+            let builder = Vfs::builder(Identity::agent(SYSTEM_IDENTITY)).workspace(whole_workspace(store));
+            let builder = audit.iter().fold(builder, |builder, log| builder.audit(Arc::clone(log)));
+            let Ok(vfs) = builder.build() else { continue };
+            if store.stat(&NodePath::from_root(StorePath::from_checked(&path.as_str()[1..]))).is_err() {
+                let _ = vfs.operation("create_folder").mkdir(path, Parents::Create);
+            }
+        }
+    })
+}
+
 fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspace> {
     let mount = Mount::at(stores.get(&config.store)?, &config.path);
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
@@ -235,7 +295,14 @@ fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspac
     if let Some(hide) = &config.hide {
         workspace = workspace.with_hide(hide).map_err(stead_core::Error::from)?;
     }
-    let workspace = workspace.with_quota(config.quota).with_approval_policy(config.ask);
+    workspace = match &config.quota_root {
+        Some(root) => workspace.with_quota_at(root, config.quota),
+        None => workspace.with_quota(config.quota),
+    };
+    if let Some(title) = &config.title {
+        workspace = workspace.with_title(title.as_str());
+    }
+    let workspace = workspace.with_approval_policy(config.ask);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
@@ -253,6 +320,8 @@ pub struct SteadBuilder {
     quota: QuotaLimits,
     database: Option<Database>,
     tool_choice: ToolChoice,
+    folders: Option<Arc<Folders>>,
+    current_rights: Option<Arc<dyn CurrentRights>>,
 }
 
 impl SteadBuilder {
@@ -313,6 +382,12 @@ impl SteadBuilder {
         SteadBuilder { tool_choice: choice, ..self }
     }
 
+    /// Makes the stead that of an organization's agent: it has the folder tools, as far as its tools are chosen, and
+    /// refusals name folders. The Workspaces are those of the organization's grants.
+    pub fn folders(self, folders: Folders) -> Self {
+        SteadBuilder { folders: Some(Arc::new(folders)), ..self }
+    }
+
     /// Builds the stead. Fails if a prefix isn't a valid path, or if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.first_error {
@@ -327,6 +402,12 @@ impl SteadBuilder {
         if let Some(log) = self.audit {
             builder = builder.audit(log);
         }
+        if let Some(folders) = &self.folders {
+            builder = builder.denial_note(folders.organization().denial_note(folders.agent()));
+        }
+        if let Some(rights) = self.current_rights {
+            builder = builder.current_rights(rights);
+        }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
         let (database_source, forks) = (self.database.map(DatabaseSource::Opened), Forks::default());
@@ -336,6 +417,7 @@ impl SteadBuilder {
             database_source,
             forks,
             tool_choice: self.tool_choice,
+            folders: self.folders,
         })
     }
 }

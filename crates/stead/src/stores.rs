@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use stead_core::organization::{FolderIds, MemoryFolderIds};
 use stead_core::store::{DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
 use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
@@ -19,6 +20,7 @@ use stead_stores::{
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
+use crate::current_records::CurrentRecords;
 use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
@@ -31,8 +33,11 @@ const DATABASE_FILE_SUFFIXES: [&str; 10] =
 /// however many names it has.
 #[derive(Debug)]
 pub struct Stores {
+    config: Arc<Config>,
     opener: Arc<StoreOpener>,
-    by_key: Mutex<BTreeMap<StoreKey, Arc<LazyStore>>>,
+    by_key: Arc<Mutex<BTreeMap<StoreKey, Arc<LazyStore>>>>,
+    folder_ids: Arc<dyn FolderIds>,
+    current_records: Arc<CurrentRecords>,
 }
 
 /// Two names with equal keys are the same Store.
@@ -50,17 +55,31 @@ impl Stores {
         let config = Arc::new(config.clone());
         let opener = StoreOpener {
             database_id: Database::id_at(&config.database.path),
-            config,
+            config: Arc::clone(&config),
             database: Mutex::default(),
             audit: OnceLock::new(),
             audit_open_lock: Mutex::default(),
         };
-        Stores { opener: Arc::new(opener), by_key: Mutex::default() }
+        let folder_ids = Arc::new(MemoryFolderIds::new(Arc::new(SystemClock)));
+        let current_records = Arc::new(CurrentRecords::of(&config));
+        Stores { config, opener: Arc::new(opener), by_key: Arc::default(), folder_ids, current_records }
     }
 
-    /// The Stores of a new configuration that replaces this one's. Memory Stores whose name stays keep their content.
+    /// The Stores of a new configuration that replaces this one's. If only agents and records have changed, they are the
+    /// same Stores. Otherwise Memory Stores whose name stays keep their content.
     pub fn reconfigured(&self, config: &Config) -> Self {
-        let stores = Stores::of(config);
+        let folder_ids = Arc::clone(&self.folder_ids);
+        if self.config.has_same_stores(config) {
+            self.current_records.update(config);
+            return Stores {
+                config: Arc::new(config.clone()),
+                opener: Arc::clone(&self.opener),
+                by_key: Arc::clone(&self.by_key),
+                folder_ids,
+                current_records: Arc::clone(&self.current_records),
+            };
+        }
+        let stores = Stores { folder_ids, ..Stores::of(config) };
         let remains = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
             StoreKey::Location(_) => false,
@@ -79,7 +98,17 @@ impl Stores {
 
     /// The configuration of these Stores.
     pub fn config(&self) -> &Arc<Config> {
-        &self.opener.config
+        &self.config
+    }
+
+    /// The records of organizations as they are now.
+    pub(crate) fn current_records(&self) -> &Arc<CurrentRecords> {
+        &self.current_records
+    }
+
+    /// The ids of organizations' folders.
+    pub(crate) fn folder_ids(&self) -> Arc<dyn FolderIds> {
+        Arc::clone(&self.folder_ids)
     }
 
     /// The Store of this name. Only an unknown name fails here: the Store is opened at its first use, and errors of
@@ -532,7 +561,12 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
             PathBuf::from(name)
         })
     });
-    [config.state_directory(), config.file().to_owned()].into_iter().chain(database_files).collect()
+    let records = config.record_files().map(Path::to_owned);
+    [config.state_directory(), config.file().to_owned()]
+        .into_iter()
+        .chain(records)
+        .chain(database_files)
+        .collect()
 }
 
 /// The error of a database that can't be created. A directory that isn't there is a mistake in the configuration, not

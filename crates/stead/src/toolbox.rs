@@ -17,7 +17,12 @@ impl Stead {
     /// The agent's tools, over the Workspaces that the stead has now.
     pub fn toolbox(&self) -> Toolbox {
         let snapshots = Arc::new(SteadSnapshots(self.clone()));
-        Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone()).with_snapshots(snapshots)
+        let toolbox = Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone());
+        let toolbox = toolbox.with_snapshots(snapshots);
+        match &self.folders {
+            Some(folders) => toolbox.with_folders(Arc::clone(folders)),
+            None => toolbox,
+        }
     }
 
     /// The tools that are offered, sorted by name.

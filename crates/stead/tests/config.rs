@@ -158,9 +158,6 @@ limits = { memory = "1GiB" }
 [ttl]
 temp = 7
 
-[[organization]]
-path = "organizations/acme"
-
 [audit]
 enabled = true
 "#;
@@ -172,7 +169,6 @@ enabled = true
     note: 17:15: `agents.coder.state` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
     note: 25:2: `ttl` has no effect in this version
-    note: 28:3: `organization` has no effect in this version
     "##);
 }
 
@@ -235,7 +231,9 @@ store = "notes"
                             files: None,
                             file_bytes: None,
                         },
+                        quota_root: None,
                         ask: Never,
+                        title: None,
                     },
                 ],
                 quota: QuotaLimits {
@@ -249,6 +247,7 @@ store = "notes"
                     ask: {},
                     results: Text,
                 },
+                membership: None,
             },
         },
     )

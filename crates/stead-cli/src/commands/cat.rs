@@ -192,14 +192,13 @@ fn print_rest_of_line(
     printer: &mut Printer<'_>,
 ) -> Result<(), CommandError> {
     loop {
-        let chunk = vfs.read_range(path, ByteRange { offset, length: 64 << 10 })?.bytes;
-        let end = chunk.iter().position(|&byte| byte == b'\n');
-        let rest = end.map_or(&*chunk, |end| &chunk[..=end]);
-        printer.print(rest)?;
-        if chunk.is_empty() || end.is_some() {
+        let part = vfs.read_text_range(path, ByteRange { offset, length: 64 << 10 })?;
+        let end = part.text.find('\n');
+        printer.print(&part.text.as_bytes()[..end.map_or(part.text.len(), |end| end + 1)])?;
+        if end.is_some() || part.end >= part.size {
             return Ok(());
         }
-        offset += chunk.len() as u64;
+        offset = part.end;
     }
 }
 

@@ -1,41 +1,86 @@
-//! The stead that `stead serve --demo` creates, and the instructions that it prints.
+//! The steads that `stead serve --demo` creates, and the instructions that it prints.
 
 use std::fs;
 use std::io::ErrorKind as HostKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use serde_json::json;
-use stead::{Clock, Config, Identity, Stead, SystemClock, Tokens, demo};
+use serde_json::{Map, Value, json};
+use stead::{Clock, Config, Stead, SystemClock, Tokens, demo};
 
 use crate::command_error::CommandError;
 use crate::human;
 use crate::session::{Colour, Session};
 
-/// The agents of the demo. Each gets a token.
-const AGENTS: [&str; 2] = ["writer", "reviewer"];
+/// What the demo shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum DemoKind {
+    /// Two agents, and Workspaces of all scopes
+    Agents,
+    /// An organization with teams
+    Org,
+}
+
+impl DemoKind {
+    /// The agent whose Filesystem Map is shown.
+    fn first_agent(self) -> &'static str {
+        match self {
+            DemoKind::Agents => "writer",
+            DemoKind::Org => "acme/agent-marcus",
+        }
+    }
+
+    /// What to ask the agent for.
+    fn task(self) -> &'static str {
+        match self {
+            DemoKind::Agents => {
+                "Ask for a change in /handbook (it is denied), for a change in /project, and to undo it. Then run:"
+            }
+            DemoKind::Org => {
+                "Ask which folders there are, for a change in the Library's handbook (it is denied), and for a note in the \
+                 HR team's shared folder. Then run:"
+            }
+        }
+    }
+
+    /// The commands to try after that, without the configuration file.
+    fn commands(self) -> &'static [&'static str] {
+        match self {
+            DemoKind::Agents => &["audit"],
+            DemoKind::Org => &["org show --agent agent-marcus", "org graph", "audit"],
+        }
+    }
+}
 
 /// A stead in a temporary directory, which is removed when this is dropped.
 pub(super) struct Demo {
+    kind: DemoKind,
     directory: PathBuf,
     config: Config,
-    secrets: [String; 2],
+    /// Each agent with its token.
+    tokens: Vec<(String, String)>,
 }
 
 impl Demo {
-    pub(super) fn create() -> Result<Self, CommandError> {
+    pub(super) fn create(kind: DemoKind) -> Result<Self, CommandError> {
         let directory = create_directory()?;
         let set_up = || -> Result<_, CommandError> {
-            let config = demo::create(&directory)?;
+            let config = match kind {
+                DemoKind::Agents => demo::create(&directory)?,
+                DemoKind::Org => demo::create_organization(&directory)?,
+            };
             let (tokens, now) = (Tokens::of(&config), SystemClock.now());
-            let mut secrets = [const { String::new() }; 2];
-            for (agent, secret) in AGENTS.iter().zip(&mut secrets) {
-                *secret = tokens.create(Identity::agent(*agent), None, now)?.1;
+            let mut created = Vec::new();
+            for agent in config.agent_names() {
+                let secret = tokens.create(config.identity(&*agent), None, now)?.1;
+                created.push((agent.into_owned(), secret));
             }
-            Ok((config, secrets))
+            // The agent that the instructions are about comes first.
+            created.sort_by_key(|(agent, _)| agent != kind.first_agent());
+            Ok((config, created))
         };
         match set_up() {
-            Ok((config, secrets)) => Ok(Demo { directory, config, secrets }),
+            Ok((config, tokens)) => Ok(Demo { kind, directory, config, tokens }),
             Err(failure) => {
                 let _ = fs::remove_dir_all(&directory);
                 Err(failure)
@@ -49,21 +94,25 @@ impl Demo {
 
     /// Prints the Filesystem Map, and what to paste into an MCP client.
     pub(super) fn print_instructions(&self, url: &str, session: &mut Session) -> Result<(), CommandError> {
-        let map = Stead::open(&self.config, AGENTS[0])?.map();
+        let Some(((agent, secret), others)) = self.tokens.split_first() else { return Ok(()) };
+        let map = Stead::open(&self.config, agent)?.map();
         let file = human::host_path(&self.directory.join(stead::config::FILE_NAME));
-        let [writer, reviewer] = &self.secrets;
         if session.wants_json() {
-            let tokens = json!({ AGENTS[0]: writer, AGENTS[1]: reviewer });
+            let tokens: Map<_, _> = self
+                .tokens
+                .iter()
+                .map(|(agent, secret)| (agent.clone(), Value::String(secret.clone())))
+                .collect();
             session.print_json(&json!({ "listening": url, "map": map, "tokens": tokens, "config": file }))?;
             return session.flush();
         }
-        let bearer = format!("Authorization: Bearer {writer}");
+        let bearer = format!("Authorization: Bearer {secret}");
         let client = json!({ "mcpServers": { "stead": {
             "type": "http",
             "url": url,
-            "headers": { "Authorization": format!("Bearer {writer}") },
+            "headers": { "Authorization": format!("Bearer {secret}") },
         }}});
-        session.print_line("The Filesystem Map of the agent `writer`:\n")?;
+        session.print_line(format_args!("The Filesystem Map of the agent `{agent}`:\n"))?;
         for line in map.lines() {
             session.print_line(format_args!("    {line}"))?;
         }
@@ -75,11 +124,15 @@ impl Demo {
         ))?;
         session.print_line("or this into the configuration of another MCP client:\n")?;
         session.print_line(format_args!("    {client}\n"))?;
-        session.print_line(format_args!("The agent `reviewer` sees less; its token is {reviewer}\n"))?;
-        session.print_line(
-            "Ask for a change in /handbook (it is denied), for a change in /project, and to undo it. Then run:\n",
-        )?;
-        session.print_line(format_args!("    stead --config {file} audit"))?;
+        session.print_line("Other agents see something else. Their tokens:\n")?;
+        let width = others.iter().map(|(agent, _)| agent.len()).max().unwrap_or_default();
+        for (agent, secret) in others {
+            session.print_line(format_args!("    {agent:width$}  {secret}"))?;
+        }
+        session.print_line(format_args!("\n{}\n", self.kind.task()))?;
+        for command in self.kind.commands() {
+            session.print_line(format_args!("    stead --config {file} {command}"))?;
+        }
         session.flush()
     }
 }

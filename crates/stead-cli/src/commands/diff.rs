@@ -51,7 +51,7 @@ enum Baseline {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead()?;
+    let stead = session.stead_of_owner()?;
     session.use_pager();
     let style = match (args.stat, args.name_only, args.name_status) {
         (true, ..) => DiffStyle::Stat,

@@ -156,7 +156,7 @@ fn print_patch(difference: &Difference, session: &mut Session) -> Result<(), Com
             let after = side(difference.difference != DifferenceKind::Removed, &difference.path, 'b');
             session.print_line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
             session.print_line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
-            for line in text.lines() {
+            for line in text.split_terminator('\n') {
                 let colour = match line.bytes().next() {
                     Some(b'+') => Some(Colour::Green),
                     Some(b'-') => Some(Colour::Red),
@@ -164,7 +164,12 @@ fn print_patch(difference: &Difference, session: &mut Session) -> Result<(), Com
                     _ => None,
                 };
                 // A file's content must not control the terminal. Elsewhere it is printed unchanged.
-                let line = if session.is_terminal() { human::escape_text(line) } else { line.to_owned() };
+                let line = match (session.is_terminal(), colour) {
+                    (false, _) => line.to_owned(),
+                    (true, Some(_)) => human::escape_text(line),
+                    // The line endings of unchanged lines are of no interest.
+                    (true, None) => human::escape_text(line.trim_end_matches('\r')),
+                };
                 match colour {
                     Some(colour) => session.print_line(session.paint(colour, line))?,
                     None => session.print_line(line)?,

@@ -33,12 +33,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     })?;
     if session.wants_json() {
         session.print_json(&json::walk(
+            None,
             &result.entries,
             result.truncated,
             &result.unreadable,
             result.left_out,
         ))?;
     } else {
+        session.use_pager();
         for entry in &result.entries {
             session.print_line(&entry.path)?;
         }

@@ -211,6 +211,7 @@ fn print(
     if session.wants_json() {
         return session.print_json(&json_document(result));
     }
+    session.use_pager();
     for file in &result.files {
         match query.output {
             GrepOutput::Files => session.print_line(session.paint(Colour::Magenta, &file.path))?,

@@ -51,7 +51,7 @@ const SHORT_ID_LENGTH: usize = 13;
 const MAX_SHOWN_PATHS: usize = 10;
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead()?;
+    let stead = session.stead_of_owner()?;
     session.use_pager();
     let differences = match (args.patch, args.stat) {
         (true, _) => Some(DiffStyle::Patch),

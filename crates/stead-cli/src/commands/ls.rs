@@ -86,6 +86,9 @@ impl Args {
     }
 }
 
+/// What is shown for the target of a symlink that leads out of the Workspaces.
+const OUTSIDE: &str = "(outside your Workspaces)";
+
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let several = args.paths.len() > 1;
@@ -171,15 +174,17 @@ fn print_long(
 
 /// The target of a symlink, or a question mark if it can't be read: a listing doesn't fail because of it.
 ///
-/// A target outside the Workspaces isn't shown: it may be a path of the host, and an agent couldn't use it.
+/// A target outside the Workspaces isn't shown: it may be a path of the host, and an agent couldn't use it. A hidden one
+/// isn't shown either.
 fn symlink_target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
     let path = entry.name.as_path_component().and_then(|name| directory.join(name).ok());
     let Some(target) = path.and_then(|path| vfs.read_link(&path).ok()) else { return "?".into() };
     let router = vfs.router();
-    let is_inside = |path: &VfsPath| router.route(path).is_some() || router.is_synthetic(path);
-    match directory.resolve_symlink_target(&target) {
-        Ok(path) if is_inside(&path) => stead::name::escape_name(target.as_bytes()).to_string(),
-        _ => "(outside your Workspaces)".into(),
+    let Ok(path) = directory.resolve_symlink_target(&target) else { return OUTSIDE.into() };
+    match router.route(&path) {
+        Some(route) if route.workspace.hide().hides(route.relative_path) => "(a hidden name)".into(),
+        None if !router.is_synthetic(&path) => OUTSIDE.into(),
+        _ => stead::name::escape_name(target.as_bytes()).to_string(),
     }
 }
 
@@ -203,7 +208,7 @@ fn list_recursive(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> 
     args.sort(&mut entries, |entry| (entry.modified, entry.size));
     entries.truncate(limit);
     if session.wants_json() {
-        return session.print_json(&json::walk(&entries, truncated, &unreadable, left_out));
+        return session.print_json(&json::walk(None, &entries, truncated, &unreadable, left_out));
     }
     for entry in &entries {
         print_path_entry(entry, args, session)?;

@@ -66,6 +66,9 @@ fn serve(args: Args, session: &mut Session) -> CommandResult {
         let config = Config::for_directories(&agent, &directories)?;
         let start_line = person_command::start_line(&config, &agent, session.named_config());
         session.say(human::escape_lines(&start_line));
+        for warning in config.directory_warnings(&agent) {
+            session.warn(format_args!("stead: warning: {warning}"));
+        }
         let thread = session.named_thread().map(str::to_owned);
         (config, Identity { thread, ..Identity::agent(agent) })
     };
@@ -90,7 +93,7 @@ fn identity(config: &Config, session: &Session) -> Result<(Identity, ResultForma
         let message = "the token in STEAD_TOKEN isn't valid: it is unknown, revoked or expired";
         CommandError::Message(ErrorKind::Denied, message.to_owned())
     })?;
-    let is_other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
+    let is_other_agent = session.named_agent().is_some() && session.agent(config)? != token.identity.agent;
     let is_other_thread =
         session.named_thread().is_some_and(|thread| Some(thread) != token.identity.thread.as_deref());
     if is_other_agent || is_other_thread {

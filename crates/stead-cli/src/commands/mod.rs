@@ -32,6 +32,7 @@ pub(crate) mod mcp;
 mod mkdir;
 mod mount;
 mod mv;
+mod org;
 mod restore;
 mod restore_backup;
 mod rm;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Init(init::Args),
     #[command(subcommand)]
     Config(config::Args),
+    #[command(subcommand)]
+    Org(org::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Write(write::Args),
@@ -107,6 +110,7 @@ impl Command {
         match self {
             Command::Init(args) => init::run(args, session),
             Command::Config(args) => config::run(args, session),
+            Command::Org(args) => org::run(args, session),
             Command::Ls(args) => ls::run(args, session),
             Command::Cat(args) => cat::run(args, session),
             Command::Write(args) => write::run(args, session),

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead()?;
+    let stead = session.stead_of_owner()?;
     let result = stead.single_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
         let point = stead.resolve_point(&*args.prefix, &args.snapshot)?;
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();

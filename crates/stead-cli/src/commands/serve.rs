@@ -5,7 +5,7 @@ use stead::tools::ResultFormat;
 use stead::{Config, Tokens};
 use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
-use super::demo::Demo;
+use super::demo::{Demo, DemoKind};
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -30,22 +30,22 @@ pub(crate) struct Args {
     /// Add structured content to results, for programs; don't use it for models
     #[arg(long)]
     structured: bool,
-    /// Create a demo stead, and print what to paste into an MCP client; the demo is deleted when the server ends
-    #[arg(long)]
-    demo: bool,
+    /// Create a demo stead, and print what to paste into an MCP client; the demo is deleted when the server ends. `--demo
+    /// org` has an organization with teams
+    #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "agents")]
+    demo: Option<DemoKind>,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    if args.demo {
-        return serve_demo(&args, session);
+    if let Some(kind) = args.demo {
+        return serve_demo(kind, &args, session);
     }
     let config = session.config()?;
-    let agent = session.named_agent().map(str::to_owned);
+    let agent = session.named_agent().map(|_| session.agent(&config)).transpose()?;
     if let Some(agent) = &agent
-        && !config.agents.contains_key(agent)
+        && !config.has_agent(agent)
     {
-        let known = config.agents.keys().cloned().collect();
-        return Err(stead::Error::UnknownAgent { name: agent.clone(), known }.into());
+        return Err(stead::Error::unknown_agent(&config, agent).into());
     }
     let has_no_tokens = !Tokens::of(&config).was_any_created()?;
     let options = HttpOptions { agent, public_url: args.public_url };
@@ -79,8 +79,8 @@ fn serve(
     Ok(Exit::OK)
 }
 
-fn serve_demo(args: &Args, session: &mut Session) -> CommandResult {
-    let demo = Demo::create()?;
+fn serve_demo(kind: DemoKind, args: &Args, session: &mut Session) -> CommandResult {
+    let demo = Demo::create(kind)?;
     let listen = args.listen.unwrap_or_else(free_address);
     let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
     let mut printed: Result<(), CommandError> = Ok(());

@@ -1,4 +1,3 @@
-use serde_json::json;
 use stead::NodeKind;
 use stead::vfs::{PathEntry, WalkQuery, WalkResult};
 
@@ -49,16 +48,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let truncated = entries.len() > args.limit;
     entries.truncate(args.limit);
     if session.wants_json() {
-        let entries: Vec<_> = entries.iter().map(json::path_entry).collect();
-        session.print_json(&json!({
-            "path": top.to_string(),
-            "entries": entries,
-            "truncated": truncated,
-            "unread": json::unreadable(&unreadable),
-            "left_out": json::left_out(left_out),
-        }))?;
+        let document = json::walk(Some(top.as_str()), &entries, truncated, &unreadable, left_out);
+        session.print_json(&document)?;
         return Ok(Exit::OK);
     }
+    session.use_pager();
     session.print_line(&top)?;
     let top = if top.is_root() { String::new() } else { top.to_string() };
     draw(&top, &entries, session)?;

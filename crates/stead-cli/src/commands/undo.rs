@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
-    let result = session.stead()?.single_record("undo", None, CommandError::kind, |stead| {
+    let result = session.stead_of_owner()?.single_record("undo", None, CommandError::kind, |stead| {
         let target = match (&args.operation, args.since) {
             (Some(prefix), _) => UndoTarget::Operation(stead.find_operation(prefix, OperationsOf::Agent)?),
             (None, Some(since)) => UndoTarget::Since(since),

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use stead::edit;
 use stead::search;
 use stead::transfer;
 use stead::vfs;
@@ -145,6 +146,27 @@ pub(crate) struct WriteResult {
     /// How many replacements `edit` made.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<usize>,
+    /// The lines that `edit` changed, where the caller may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excerpt: Option<Excerpt>,
+}
+
+/// Lines of a file after an edit: the changed ones and two around them.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Excerpt {
+    lines: Vec<ExcerptLine>,
+    /// Whether every changed place is among them.
+    complete: bool,
+}
+
+/// One line of a file.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExcerptLine {
+    number: u64,
+    /// The text without its line ending; a long one is cut.
+    text: String,
 }
 
 /// The result of a copy or a move: `cp` and `mv`.
@@ -225,11 +247,6 @@ fn walk_entry(entry: &vfs::PathEntry) -> PathEntry<'_> {
     }
 }
 
-/// A node found by a walk or a glob, with its path.
-pub(crate) fn path_entry(entry: &vfs::PathEntry) -> Value {
-    to_value(&walk_entry(entry))
-}
-
 fn unread(unreadable: &[vfs::Unreadable]) -> Vec<Unread<'_>> {
     unreadable.iter().map(|vfs::Unreadable { path, reason }| Unread { path, reason }).collect()
 }
@@ -239,8 +256,9 @@ pub(crate) fn unreadable(unreadable: &[vfs::Unreadable]) -> Value {
     to_value(&unread(unreadable))
 }
 
-/// What a walk found.
+/// What a walk found; `path` is its top directory.
 pub(crate) fn walk(
+    path: Option<&str>,
     entries: &[vfs::PathEntry],
     truncated: bool,
     unreadable: &[vfs::Unreadable],
@@ -248,7 +266,7 @@ pub(crate) fn walk(
 ) -> Value {
     let entries = entries.iter().map(walk_entry).collect();
     let left_out = LeftOut { ignored: left_out.ignored, git: left_out.git };
-    to_value(&Walk { path: None, entries, truncated, unread: unread(unreadable), left_out })
+    to_value(&Walk { path, entries, truncated, unread: unread(unreadable), left_out })
 }
 
 /// What a walk or a search left out because it is ignored.
@@ -306,25 +324,30 @@ pub(crate) fn lines(read: vfs::TextRead) -> Value {
     })
 }
 
-fn write_document(result: &vfs::WriteResult, replaced: Option<usize>) -> Value {
-    to_value(&WriteResult {
+fn write_document(result: &vfs::WriteResult) -> WriteResult {
+    WriteResult {
         path: result.path.to_string(),
         created: result.created,
         version_tag: version_tag(result.tag),
         version: version(result.revision),
         operation: result.operation.to_string(),
-        replaced,
-    })
+        replaced: None,
+        excerpt: None,
+    }
 }
 
 /// The result of a write.
 pub(crate) fn write_result(result: &vfs::WriteResult) -> Value {
-    write_document(result, None)
+    to_value(&write_document(result))
 }
 
 /// The result of an edit.
 pub(crate) fn edit_result(result: &vfs::EditResult) -> Value {
-    write_document(&result.written, Some(result.replaced))
+    let excerpt = result.excerpt.as_ref().map(|excerpt| {
+        let line = |line: &edit::ExcerptLine| ExcerptLine { number: line.number, text: line.text.clone() };
+        Excerpt { lines: excerpt.lines.iter().map(line).collect(), complete: excerpt.is_complete }
+    });
+    to_value(&WriteResult { replaced: Some(result.replaced), excerpt, ..write_document(&result.written) })
 }
 
 /// The result of a copy or a move.

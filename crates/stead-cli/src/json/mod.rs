@@ -7,12 +7,14 @@
 mod files;
 mod history;
 mod operator;
+mod organizations;
 #[cfg(test)]
 mod schema;
 
 pub(crate) use files::*;
 pub(crate) use history::*;
 pub(crate) use operator::*;
+pub(crate) use organizations::*;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;

@@ -5,8 +5,9 @@ use serde_json::Value;
 use stead::config::ConfigDiagnostic;
 
 use super::{time, to_value};
+use crate::human;
 
-/// The result of `config check`.
+/// The result of `config check` and `org check`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ConfigReport<'a> {
@@ -20,6 +21,9 @@ pub(crate) struct ConfigReport<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Diagnostic<'a> {
+    /// The file, if it isn't the configuration file itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     line: usize,
     column: usize,
     message: &'a str,
@@ -189,7 +193,12 @@ pub(crate) fn config_report(file: &str, problems: &[ConfigDiagnostic], notes: &[
 }
 
 fn diagnostic(diagnostic: &ConfigDiagnostic) -> Diagnostic<'_> {
-    Diagnostic { line: diagnostic.line, column: diagnostic.column, message: &diagnostic.message }
+    Diagnostic {
+        file: diagnostic.file.as_deref().map(human::host_path),
+        line: diagnostic.line,
+        column: diagnostic.column,
+        message: &diagnostic.message,
+    }
 }
 
 /// The Filesystem Map.

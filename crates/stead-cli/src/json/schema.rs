@@ -145,7 +145,11 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(AuditVerified: "audit verify");
     document!(Archived: "audit archive");
     document!(Token: "token create", "token list", "token revoke");
-    document!(ConfigReport: "config check");
+    document!(ConfigReport: "config check", "org check");
+    document!(AgentReach: "org show");
+    document!(PathAccess: "org who");
+    document!(OrganizationGraph: "org graph");
+    document!(Migration: "org migrate");
     document!(Map: "map");
     document!(Verified: "verify");
     document!(Collected: "gc");

@@ -111,6 +111,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ),
         ("mount", vec![NotForAgents]),
         ("mv", vec![ForEachPath(&["mv", "--overwrite", "{}", "/yard/moved"], WithoutAt)]),
+        ("org", vec![NotForAgents]),
         (
             "restore",
             vec![

@@ -10,6 +10,9 @@ use stead::vfs::{LogQuery, WalkQuery};
 use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check};
 use crate::is_long;
 
+/// The id of no folder.
+const FOLDER_ID: &str = "11111111-2222-4333-8444-555555555555";
+
 /// The values that an argument is tried with. An argument that isn't listed here fails the test.
 fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Value> {
     match argument {
@@ -29,12 +32,18 @@ fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Val
         "pattern" => vec![json!(".")],
         "version" | "snapshot" => vec![json!(fixture.version), json!("before"), json!("now")],
         "label" | "if_match" | "cursor" | "offset" | "limit" | "depth" | "include" | "exclude"
-        | "extensions" | "byte_offset" | "byte_limit" | "operation" | "since" | "last" | "count" => {
-            Vec::new()
-        }
+        | "extensions" | "byteOffset" | "byte_offset" | "byte_limit" | "operation" | "since" | "last"
+        | "count" => Vec::new(),
         "context" | "before" | "after" => vec![json!(1)],
         "max_results" => vec![json!(1_000)],
         "type" => vec![json!("txt"), json!("md")],
+        // The agent is in no organization. For agents that are, see the test target `organization`.
+        "folderId" | "sourceFolderId" | "destFolderId" => vec![json!(FOLDER_ID)],
+        "filename" | "sourceFilename" | "destFilename" | "folderName" | "newName" => {
+            vec![json!(path.trim_start_matches('/'))]
+        }
+        "operations" => vec![json!([{ "folderId": FOLDER_ID, "filename": path }])],
+        "filter" => vec![json!({ "filePattern": "**" })],
         other => {
             let schema = tool.input_schema();
             let property = &schema["properties"][other];

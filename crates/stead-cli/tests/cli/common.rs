@@ -1,9 +1,12 @@
 //! Runs the real binary in a directory of its own.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 /// A directory to run the binary in. It is in a home directory of its own, where the search for a configuration ends.
 pub(crate) struct TestDir {
@@ -120,6 +123,29 @@ pub(crate) fn output_text(output: &Output, directory: &Path) -> String {
         code => shown.push_str(&format!("exit {}", code.unwrap())),
     }
     shown.trim_end().to_owned()
+}
+
+/// A new terminal of this many rows: the side of the person, and the side of the program.
+pub(crate) fn open_terminal(rows: u16) -> (File, OwnedFd) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = rustix::termios::Winsize { ws_row: rows, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+    (File::from(terminal), rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap())
+}
+
+/// Reads what a terminal shows, in the background, until the program has ended.
+pub(crate) fn read_terminal(mut terminal: File) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        // On Linux, reading fails once the other end is closed.
+        let _ = terminal.read_to_end(&mut shown);
+        String::from_utf8(shown).unwrap().replace('\r', "")
+    })
 }
 
 /// The error code at the end of a failure's text, as a model reads it.

@@ -15,7 +15,12 @@ struct Demo {
 
 impl Demo {
     fn new(dir: &TestDir) -> Self {
-        let mut command = dir.command(["serve", "--demo", "--listen", "127.0.0.1:0", "--json"]);
+        Demo::start(dir, &["--demo"])
+    }
+
+    fn start(dir: &TestDir, demo: &[&str]) -> Self {
+        let options = ["--listen", "127.0.0.1:0", "--json"];
+        let mut command = dir.command(["serve"].into_iter().chain(demo.iter().copied()).chain(options));
         let mut child = Running::spawn(command.env("TMPDIR", dir.path("")).stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -140,4 +145,23 @@ fn the_demo_prints_what_to_paste_into_a_client() {
     ] {
         assert!(output.contains(part), "{part}: {output}");
     }
+}
+
+#[test]
+fn the_demo_of_an_organization_serves_each_agent_what_its_records_grant() {
+    let dir = TestDir::empty();
+    let demo = Demo::start(&dir, &["--demo", "org"]);
+    assert_eq!(demo.startup_info["tokens"].as_object().unwrap().len(), 8);
+    let notes = json!({ "path": "/workspaces/agent-catalyst/shared/interview-notes.md" });
+    let read = |agent: &str| demo.call(agent, "read_file", notes.clone());
+    assert_eq!(read("acme/agent-marcus")["isError"], false, "a team mate reads it");
+    assert_eq!(read("acme/agent-elena")["isError"], false, "leadership reads it");
+    assert_eq!(error_code(&read("acme/agent-dana")), "denied");
+    let write = json!({ "path": "/workspaces/team-library/shared/handbook.md", "content": "" });
+    assert_eq!(error_code(&demo.call("acme/agent-marcus", "write_file", write.clone())), "denied");
+    let (_, tools) = demo.request("acme/agent-ivy", "tools/list", None, json!({}));
+    assert!(!tools.to_string().contains("\"write_file\""), "{tools}");
+    let config = demo.startup_info["config"].as_str().unwrap();
+    let shown = dir.stead(["--config", config, "org", "show", "--agent", "agent-marcus"]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("member of HR (agents.json)"));
 }

@@ -46,6 +46,7 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("mkdir", vec!["{}"], Agent),
         ("mount", vec!["mnt"], Agent),
         ("mv", vec!["{}", "{}-moved"], Agent),
+        ("org", vec!["check"], Config),
         ("restore", vec!["{}", "1h"], Agent),
         ("restore-backup", vec!["copy.db", "--yes"], Config),
         ("rm", vec!["{}"], Agent),
@@ -115,7 +116,7 @@ fn a_database_in_a_directory_that_does_not_exist_is_2() {
     let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
     dir.file("stead.toml", &format!("{config}\n[database]\nurl = \"sqlite:none/stead.db\"\n"));
     // These need no database, or none that exists.
-    let others = ["audit", "config", "mcp", "mount", "restore-backup", "serve", "token"];
+    let others = ["audit", "config", "mcp", "mount", "org", "restore-backup", "serve", "token"];
     for (command, args, needs) in commands() {
         if needs == Needs::Nothing || others.contains(&command) {
             continue;
@@ -182,9 +183,9 @@ fn a_damaged_database_is_70_and_a_missing_directory_75() {
     dir.stead(["write", "/notes/file", "old"]);
     std::fs::write(dir.path(".stead/stead.db"), "something else ".repeat(999)).unwrap();
     for (command, args, needs) in commands() {
-        // `config check` answers what is wrong, and `restore-backup` repairs it. `mcp`, `serve` and `mount` run on, and
-        // tokens aren't in the database.
-        let others = ["config", "mcp", "mount", "restore-backup", "serve", "token"];
+        // `config check` answers what is wrong, and `restore-backup` repairs it. `mcp`, `serve` and `mount` run on. `org` and
+        // tokens don't use the database.
+        let others = ["config", "mcp", "mount", "org", "restore-backup", "serve", "token"];
         if needs == Needs::Nothing || others.contains(&command) {
             continue;
         }

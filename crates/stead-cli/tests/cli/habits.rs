@@ -1,11 +1,8 @@
 //! Options and habits that people bring along from ls, cat, cp, git and less.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use crate::common::{TestDir, output_text};
+use crate::common::{TestDir, open_terminal, output_text, read_terminal};
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -75,31 +72,17 @@ fn options_that_change_nothing_here_are_taken() {
 
 /// Runs the binary with a terminal of this many rows as its standard output, and returns what it shows.
 fn on_terminal(dir: &TestDir, rows: u16, args: &[&str], environment: &[(&str, &str)]) -> String {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let size = rustix::termios::Winsize { ws_row: rows, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-    let side: OwnedFd = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
+    let (terminal, side) = open_terminal(rows);
     let mut command = dir.command(args.iter().copied());
     command.env_remove("PAGER").env_remove("STEAD_PAGER").env_remove("NO_COLOR").env("TERM", "xterm");
     command.envs(environment.iter().copied()).stdout(side).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     // The child has the only other end of the terminal now.
     drop(command);
-    let reader = std::thread::spawn(move || {
-        let (mut shown, mut terminal) = (Vec::new(), File::from(terminal));
-        // On Linux, reading fails once the other end is closed.
-        let _ = terminal.read_to_end(&mut shown);
-        shown
-    });
+    let reader = read_terminal(terminal);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let shown = String::from_utf8(reader.join().unwrap()).unwrap().replace('\r', "");
-    shown + &output_text(&output, &dir.path(""))
+    reader.join().unwrap() + &output_text(&output, &dir.path(""))
 }
 
 #[test]
@@ -117,6 +100,10 @@ fn output_that_is_longer_than_the_terminal_goes_to_a_pager() {
     assert_eq!(lines(4, &["--no-pager", "log", "--oneline"], &pager).len(), 4);
     assert_eq!(lines(4, &["--json", "log"], &pager).len(), 4);
     assert_eq!(lines(4, &log, &[("PAGER", "cat"), ("NO_COLOR", "1")]).len(), 4);
+    for command in [&["grep", "-u", "", "/notes"][..], &["glob", "**", "/notes"], &["tree", "/notes"]] {
+        assert_eq!(lines(2, command, &pager)[0], "paged", "{command:?}");
+        assert_ne!(lines(50, command, &pager)[0], "paged", "{command:?}");
+    }
     // If the pager doesn't exist, the output is printed without it.
     assert_eq!(lines(4, &log, &[("PAGER", "no-such-pager"), ("NO_COLOR", "1")]).len(), 4);
     // STEAD_PAGER goes before PAGER.

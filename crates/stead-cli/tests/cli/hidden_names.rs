@@ -53,7 +53,7 @@ fn copy_import_and_export_say_how_many_names_they_leave_out() {
     ");
     assert!(!dir.path("out/in/server.key").exists());
     assert_snapshot!(dir.run(["rm", "-r", "/notes/in"]), @r"
-    ! stead: `/notes/in` can't be moved or removed as a whole: it contains names that are hidden from agents; move or remove what you see in it
+    ! stead: `/notes/in` can't be moved or removed as a whole: it contains names that are hidden from agents, here or where it would go; move or remove the rest of it
     exit 1
     ");
 }

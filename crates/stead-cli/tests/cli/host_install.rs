@@ -1,11 +1,13 @@
 //! `stead mcp install` and `uninstall`, with throwaway homes.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::common::{TestDir, output_text};
+use crate::common::{TestDir, open_terminal, output_text, read_terminal};
 
 /// A home with a directory `code` in it.
 struct Home(TestDir);
@@ -21,11 +23,30 @@ impl Home {
         self.0.path("home").canonicalize().unwrap().join(relative).to_str().unwrap().to_owned()
     }
 
-    /// Runs the binary in the home; the path of the home is shown as `HOME`, and that of the binary as `BINARY`.
-    fn run(&self, args: &[&str]) -> String {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = self.0.command(args.iter().copied());
         command.current_dir(self.path("")).env("HOME", self.path("")).env("PATH", "/usr/bin");
         command.env_remove("CODEX_HOME").env_remove("CLAUDE_CONFIG_DIR");
+        command
+    }
+
+    /// Runs the binary at a terminal where a person types `answer`. Returns what the terminal shows, and the exit code.
+    fn run_at_terminal(&self, args: &[&str], answer: &str) -> (String, Option<i32>) {
+        let (mut terminal, side) = open_terminal(50);
+        let mut command = self.command(args);
+        command.stdin(side.try_clone().unwrap()).stdout(side.try_clone().unwrap()).stderr(side);
+        let mut child = command.spawn().unwrap();
+        // The child has the only other end of the terminal now.
+        drop(command);
+        terminal.write_all(answer.as_bytes()).unwrap();
+        let reader = read_terminal(terminal);
+        let exit = child.wait().unwrap();
+        (reader.join().unwrap(), exit.code())
+    }
+
+    /// Runs the binary in the home; the path of the home is shown as `HOME`, and that of the binary as `BINARY`.
+    fn run(&self, args: &[&str]) -> String {
+        let mut command = self.command(args);
         let text = output_text(&command.output().unwrap(), "no such path".as_ref());
         text.replace(env!("CARGO_BIN_EXE_stead"), "BINARY")
             .replace(self.path("").trim_end_matches('/'), "HOME")
@@ -211,4 +232,38 @@ fn a_host_that_a_shell_starts_gets_the_name_of_the_binary_if_a_shell_finds_it() 
     assert_eq!(command_for("cursor", &["--project"]), "stead");
     // A program of the desktop may have another PATH. The symlink stays when a new version is installed.
     assert_eq!(command_for("cursor", &[]), home.path("bin/stead"));
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_before_anything_is_written() {
+    let home = Home::new();
+    let install = ["mcp", "install", "cursor", "code:rw"];
+    // An empty line and the end of the input (Ctrl-D) mean no.
+    for answer in ["n\n", "\n", "\u{4}", "yep\n"] {
+        let (shown, exit) = home.run_at_terminal(&install, answer);
+        assert!(shown.contains("Write it? [y/N]") && shown.contains("Nothing was changed."), "{shown}");
+        assert!(shown.contains("+    \"stead\": {"), "the difference comes before the question: {shown}");
+        assert_eq!(exit, Some(1));
+        assert!(!home.0.path("home/.cursor").exists(), "{answer:?}");
+    }
+    for answer in ["y\n", "YES\n"] {
+        let (shown, exit) = home.run_at_terminal(&install, answer);
+        assert!(shown.contains("Wrote ") && shown.contains("Restart Cursor"), "{shown}");
+        assert_eq!((exit, home.json(".cursor/mcp.json")["mcpServers"]["stead"].is_object()), (Some(0), true));
+        fs::remove_dir_all(home.path(".cursor")).unwrap();
+    }
+}
+
+#[test]
+fn a_file_with_a_byte_order_mark_is_changed_and_one_with_an_entry_twice_is_not() {
+    let home = Home::new();
+    home.0.file("home/.cursor/mcp.json", "\u{feff}{}\n");
+    let install = ["mcp", "install", "cursor", "code:rw", "-y"];
+    assert!(home.run(&install).contains("Wrote HOME/.cursor/mcp.json"));
+    assert!(home.read(".cursor/mcp.json").starts_with("\u{feff}{\n"));
+    let twice = r#"{"mcpServers": {"stead": {"command": "a"}, "stead": {"command": "b"}}}"#;
+    home.0.file("home/.cursor/mcp.json", twice);
+    let refused = home.run(&install);
+    assert!(refused.contains("is left as it is: it has `stead` twice in one object"), "{refused}");
+    assert_eq!(home.read(".cursor/mcp.json"), twice);
 }

@@ -88,6 +88,22 @@ scope = "rw"
 store = "notes"
 "#;
 
+const ACME: &str = r#"
+[stores.shared]
+kind = "memory"
+[[organization]]
+id = "acme"
+store = "shared"
+toolWhitelist = ["read_file", "fly"]
+[[organization.teams]]
+id = "hr"
+[[organization.agents]]
+id = "eva"
+teamId = "hr"
+[[organization.agents]]
+id = "bob"
+"#;
+
 #[test]
 fn real_output_is_what_the_schema_describes() {
     let dir = TestDir::empty();
@@ -108,7 +124,10 @@ fn real_output_is_what_the_schema_describes() {
     };
     check("write", &["write", "/notes/a.md", "one\ntwo\n"]);
     check("append", &["append", "/notes/a.md", "three\n"]);
-    check("edit", &["edit", "/notes/a.md", "two", "2"]);
+    let edited = check("edit", &["edit", "/notes/a.md", "two", "2"]);
+    let excerpt = &serde_json::from_str::<serde_json::Value>(&edited).unwrap()["excerpt"];
+    assert_eq!(excerpt["lines"][1], serde_json::json!({ "number": 2, "text": "2" }), "{edited}");
+    assert_eq!(excerpt["complete"], true);
     check("mkdir", &["mkdir", "/notes/d"]);
     check("cp", &["cp", "/notes/a.md", "/notes/b.md"]);
     check("mv", &["mv", "/notes/b.md", "/notes/c.md"]);
@@ -151,6 +170,12 @@ fn real_output_is_what_the_schema_describes() {
     check("audit verify", &["audit", "verify"]);
     check("audit archive", &["audit", "archive", "--before", "now"]);
     check("config check", &["config", "check"]);
+    dir.file("acme.toml", ACME);
+    check("org check", &["--config", "acme.toml", "org", "check"]);
+    check("org show", &["--config", "acme.toml", "org", "show", "--agent", "eva"]);
+    check("org who", &["--config", "acme.toml", "org", "who", "/workspaces/eva/shared"]);
+    check("org graph", &["--config", "acme.toml", "org", "graph"]);
+    check("org migrate", &["--config", "acme.toml", "org", "migrate", "--dry-run"]);
     check("verify", &["verify"]);
     check("gc", &["gc"]);
     check("backup", &["backup", "copy.db"]);

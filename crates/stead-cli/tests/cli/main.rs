@@ -21,6 +21,7 @@ mod host_install;
 mod interrupted;
 mod json_documents;
 mod one_line;
+mod organizations;
 mod output;
 mod searching;
 mod serving;

@@ -57,9 +57,20 @@ fn a_person_undoes_what_an_agent_did_in_a_directory() {
 fn a_server_offers_no_undo_where_there_is_none() {
     let dir = TestDir::empty();
     dir.file("drop/a.txt", "old\n");
-    let stderr = serve_and_write(&dir, &["drop:wo"], "/drop/b.txt", "new\n");
+    let mut server = Launched::new(dir.command(["mcp", "drop"]));
+    server.initialize();
+    let stderr = server.stop_and_read_stderr();
     assert_eq!(stderr, "stead: to see what the agent does: `stead -C ~/dir/drop audit`\n");
+    // What an agent may not read itself, the person can undo all the same.
+    let stderr = serve_and_write(&dir, &["drop:wo"], "/drop/b.txt", "new\n");
+    assert!(
+        stderr.starts_with("stead: to undo what the agent changes: `stead -C ~/dir/drop undo`"),
+        "{stderr}"
+    );
     assert!(dir.run(["-C", "drop", "audit"]).contains("write_file"));
+    assert!(dir.run(["-C", "drop", "log"]).contains("A /drop/b.txt"));
+    assert!(dir.run(["-C", "drop", "diff", "/drop", "1h"]).contains("+new"));
+    assert!(dir.run(["-C", "drop", "undo"]).contains("removed    /drop/b.txt"));
 }
 
 #[test]
@@ -93,6 +104,30 @@ fn the_same_directories_have_the_same_state_and_the_newest_scopes() {
     let denied = dir.run(["-C", "app", "write", "/app/a", "3"]);
     assert!(denied.contains("READ_ONLY"), "{denied}");
     assert_eq!(dir.run(["-C", "app", "write", "/notes/n", "3"]), "! Wrote /notes/n");
+}
+
+#[test]
+fn a_person_undoes_what_an_agent_did_before_a_server_with_a_narrower_scope() {
+    let dir = TestDir::empty();
+    dir.file("app/a", "1");
+    dir.file("app/b", "1");
+    let write = ("write_file", json!({ "path": "/app/b", "content": "2" }));
+    for (scope, (tool, arguments)) in
+        [("app:ro", write), ("app:wo", ("read_file", json!({ "path": "/app/b" })))]
+    {
+        serve_and_write(&dir, &["app:rw"], "/app/a", "2");
+        let mut server = Launched::new(dir.command(["mcp", scope]));
+        server.initialize();
+        assert!(dir.run(["-C", "app", "undo"]).contains("reverted   /app/a"), "{scope}");
+        assert_eq!(fs::read_to_string(dir.path("app/a")).unwrap(), "1");
+        // The agent itself still has the scope that it was given.
+        assert_eq!(server.call(tool, arguments)["isError"], true, "{scope}");
+        server.stop();
+        assert!(dir.run(["-C", "app", "call", "undo", "{}"]).contains("denied"), "{scope}");
+    }
+    serve_and_write(&dir, &["app:rw"], "/app/b", "2");
+    serve_and_write(&dir, &["app:wo"], "/app/c", "3");
+    assert!(dir.run(["-C", "app", "restore", "/app/b", "1h"]).contains("reverted   /app/b"));
 }
 
 #[test]
@@ -182,6 +217,38 @@ fn a_directory_that_is_gone_is_explained() {
     assert_eq!(never, "! stead: can't change to the directory `never`: it doesn't exist\nexit 2");
     fs::rename(dir.path("moved"), dir.path("app")).unwrap();
     assert!(dir.run(["-C", "app", "undo"]).contains("reverted   /app/a"));
+}
+
+#[test]
+fn a_directory_that_is_hidden_by_default_is_served_with_a_warning() {
+    let dir = TestDir::empty();
+    dir.file(".ssh/config", "");
+    let mut server = Launched::new(dir.command(["mcp", "--quiet", ".ssh"]));
+    server.initialize();
+    let stderr = server.stop_and_read_stderr();
+    assert!(
+        stderr.contains("stead: warning: `") && stderr.contains("/.ssh` is served, although"),
+        "{stderr}"
+    );
+    let refused = dir.run(["mcp", ".ssh:rx"]);
+    assert!(refused.contains("`.ssh:rx` doesn't exist; to serve `.ssh`, write `.ssh:ro`"), "{refused}");
+}
+
+#[test]
+fn a_damaged_database_of_a_stead_that_was_found_names_its_configuration() {
+    let dir = TestDir::empty();
+    dir.file("app/a", "1");
+    serve_and_write(&dir, &["app:rw"], "/app/a", "2");
+    let states = dir.path("../.local/state/stead").canonicalize().unwrap();
+    let state = fs::read_dir(states).unwrap().next().unwrap().unwrap().path();
+    fs::write(state.join(".stead/stead.db"), "no database at all".repeat(1_000)).unwrap();
+    let failed = run_in(&dir, "app", &["log"]);
+    let line = format!("stead: the configuration in use is `{}`", state.join("stead.toml").display());
+    assert!(failed.contains(&line), "{failed}");
+    // Where the user has named the file, it isn't repeated.
+    let file = state.join("stead.toml");
+    let named = text_of(&mut dir.command(["--config", file.to_str().unwrap(), "log"]));
+    assert!(!named.contains("the configuration in use"), "{named}");
 }
 
 #[test]

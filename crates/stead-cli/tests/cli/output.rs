@@ -37,6 +37,7 @@ fn an_error_that_depends_on_stored_data_is_a_negative_answer() {
     link("/etc/passwd", "outside");
     link("../notes/x", "across");
     link("src/main.rs", "inside");
+    link("src/.env", "hidden");
     std::os::unix::net::UnixListener::bind(dir.path("socket")).unwrap();
     dir.stead(["write", "/notes/x", "one one\n"]);
     let exit_code = |args: &[&str]| dir.stead(args.iter().copied()).status.code().unwrap();
@@ -54,6 +55,7 @@ fn an_error_that_depends_on_stored_data_is_a_negative_answer() {
     assert_snapshot!(names.join("\n"), @r#"
     README.md
     across -> ../notes/x
+    hidden -> (a hidden name)
     inside -> src/main.rs
     outside -> (outside your Workspaces)
     round -> round
@@ -132,7 +134,7 @@ fn json_has_stable_fields() {
     {"created":true,"operation":"*","path":"/notes/a.txt","version":1,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "edit", "/notes/a.txt", "one", "1"]), @r#"
-    {"created":false,"operation":"*","path":"/notes/a.txt","replaced":1,"version":2,"version_tag":"*"}
+    {"created":false,"excerpt":{"complete":true,"lines":[{"number":1,"text":"1"}]},"operation":"*","path":"/notes/a.txt","replaced":1,"version":2,"version_tag":"*"}
     "#);
     assert_snapshot!(masked(&["--json", "ls", "/notes"]), @r#"
     {"cursor":null,"entries":[{"kind":"file","mode":"0644","modified":"*","name":"a.txt","size":2,"version_tag":"*","workspace":null}],"path":"/notes","total":1}

@@ -148,3 +148,20 @@ fn an_earlier_version_has_the_ignore_files_of_then() {
     assert!(dir.run(["grep", "-l", "fox", "/notes", "--at", "then"]).starts_with("/notes/a.tmp\n!"));
     assert!(dir.run(["glob", "a.*", "/notes", "--at", "then"]).starts_with("/notes/a.tmp\n!"));
 }
+
+#[test]
+fn text_in_utf_16_and_latin_1_is_found_compared_and_printed() {
+    let dir = TestDir::new();
+    let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    let long_line = format!("caf\u{e9} {}\u{20ac}", "x".repeat(500_000));
+    dir.run_with_input(["write", "/notes/wide.txt"], &utf_16(&format!("\u{feff}one\n{long_line}\nthree\n")));
+    dir.run_with_input(["write", "/notes/latin.txt"], b"one\ncaf\xe9\n");
+    assert_eq!(
+        dir.run(["grep", "-o", "caf\u{e9}", "/notes"]),
+        "/notes/latin.txt:2:caf\u{e9}\n/notes/wide.txt:2:caf\u{e9}"
+    );
+    assert_eq!(dir.run(["cat", "--lines", "2:3", "/notes/wide.txt"]), format!("{long_line}\nthree"));
+    dir.run(["edit", "/notes/latin.txt", "one", "deux"]);
+    assert!(dir.run(["diff", "/notes/latin.txt", "2"]).contains("+deux\n caf\u{e9}"));
+    assert!(dir.run(["blame", "/notes/latin.txt"]).ends_with("2  caf\u{e9}"));
+}

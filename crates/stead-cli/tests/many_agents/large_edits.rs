@@ -1,6 +1,6 @@
 //! Large edits of several agents at once: they wait for each other, and the server's memory stays within its limit.
 
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 
 use serde_json::json;
 
@@ -28,7 +28,10 @@ fn large_edits_of_several_agents_at_once_take_bounded_memory() {
         std::fs::create_dir(directory.join("shared")).unwrap();
         for number in 0..AGENTS * EDITS_EACH {
             let mut file = std::fs::File::create(directory.join(format!("shared/{number}"))).unwrap();
-            file.seek(SeekFrom::Start(FILE_SIZE)).unwrap();
+            let line = [&[b'x'; 1023][..], b"\n"].concat().repeat(1024);
+            for _ in 0..FILE_SIZE / line.len() as u64 {
+                file.write_all(&line).unwrap();
+            }
             file.write_all(b"needle").unwrap();
         }
     });

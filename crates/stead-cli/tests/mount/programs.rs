@@ -40,6 +40,8 @@ fn git_keeps_hidden_files_that_it_tracks() {
     let make = "git init -q -b main . && mkdir tls && echo secret > .env && echo secret > tls/a.key && echo a > a \
         && touch -d '1 hour ago' .env tls/a.key && git add -A && git commit -qm first";
     outside.sh("", make);
+    let archive = dir.path("hidden.tar");
+    outside.sh("", &format!("tar cf {} --mode 640 --mtime @1000000000 .env", archive.display()));
     let mount = dir.mount();
     assert_eq!(mount.sh("p/host", "git status --porcelain"), "");
     let commit = "echo b >> a && git commit -qam second && git status --porcelain \
@@ -57,6 +59,13 @@ fn git_keeps_hidden_files_that_it_tracks() {
         assert!(answer.ends_with("\n.env\na\ntls/a.key\n7\n7\n"), "{answer}");
         let refused = mount.shell(&repository, "cat .env");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"), "{refused:?}");
+        // The program that creates such a file sets its mode and its times. Later, no program does.
+        mount.sh(&repository, &format!("mkdir unpacked && tar xf {} -C unpacked", archive.display()));
+        assert_eq!(mount.sh(&repository, "stat -c '%a %Y' unpacked/.env"), "640 1000000000\n");
+        for change in ["chmod 777 .env", "touch -d '1 hour ago' .env", "chmod 777 unpacked/.env"] {
+            let refused = mount.shell(&repository, change);
+            assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"), "{refused:?}");
+        }
         let read = dir.run(["cat", &format!("/{repository}/.env")]);
         assert!(String::from_utf8_lossy(&read.stderr).contains("does not exist"), "{read:?}");
     }

@@ -40,6 +40,13 @@ pub enum MismatchReason {
         /// The encoding.
         encoding: TextEncoding,
     },
+    /// The file contains NUL, so it isn't text.
+    Binary,
+    /// The file's encoding has code units of several bytes, and the last one isn't complete.
+    IncompleteEnd {
+        /// The encoding.
+        encoding: TextEncoding,
+    },
 }
 
 impl EditMismatch {
@@ -48,7 +55,9 @@ impl EditMismatch {
         let reason = match self.reason {
             MismatchReason::NotFound(_) => MismatchReason::NotFound(None),
             MismatchReason::Ambiguous { count, .. } => MismatchReason::Ambiguous { count, lines: Vec::new() },
-            reason @ MismatchReason::Unencodable { .. } => reason,
+            reason @ (MismatchReason::Unencodable { .. }
+            | MismatchReason::Binary
+            | MismatchReason::IncompleteEnd { .. }) => reason,
         };
         EditMismatch { reason, ..self }
     }
@@ -81,6 +90,13 @@ impl fmt::Display for EditMismatch {
                 f,
                 "is a text in {encoding}, which has no `{}`; leave that out, or write the whole file, which makes it UTF-8",
                 escape_text(character.encode_utf8(&mut [0; 4]))
+            ),
+            MismatchReason::Binary => {
+                f.write_str("is binary, and only text can be edited; write the whole file instead")
+            }
+            MismatchReason::IncompleteEnd { encoding } => write!(
+                f,
+                "is a text in {encoding} that ends in the middle of a character; write the whole file instead"
             ),
         }
     }

@@ -132,6 +132,10 @@ impl Edit {
     /// can exceed any machine's memory.
     pub fn apply(&self, content: &[u8]) -> Result<(Vec<u8>, usize), StoreError> {
         let encoding = TextEncoding::of_content(content);
+        if encoding.unit_size() == 1 && memchr::memchr(0, content).is_some() {
+            let (number, of, reason) = (1, self.replacements.len(), MismatchReason::Binary);
+            return Err(StoreError::EditMismatch(Box::new(EditMismatch { number, of, reason })));
+        }
         let (mut edited, mut total) = (Cow::Borrowed(content), 0);
         let mut places = ChangedPlaces::default();
         for (index, replacement) in self.replacements.iter().enumerate() {
@@ -406,6 +410,15 @@ mod tests {
         // The bytes of U+4161 and U+4261 contain those of U+6142, but not at the start of a code unit.
         let encoded = TextEncoding::Utf16Be.encode("\u{feff}\u{4161}\u{4261}").unwrap();
         assert!(edit(&encoded, "\u{6142}", "x").is_err());
+    }
+
+    #[test]
+    fn a_binary_file_is_not_edited() {
+        assert_eq!(mismatch(b"\x7fELF\0one\0", "one"), MismatchReason::Binary);
+        // Bytes of another encoding aren't binary.
+        let (edited, _) =
+            apply_edit(b"\xcf\xf0\xe8\xe2\xe5\xf2 one", "one", "two", Occurrences::One).unwrap();
+        assert_eq!(edited, b"\xcf\xf0\xe8\xe2\xe5\xf2 two");
     }
 
     #[test]

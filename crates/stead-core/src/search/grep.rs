@@ -1,9 +1,7 @@
 //! A compiled content search, and how it runs over one content after another.
 
-use std::cell::RefCell;
 use std::io::Read;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,19 +14,21 @@ use grep_searcher::{
 use crate::glob::PathGlobs;
 use crate::hide::HiddenNames;
 use crate::monitor::CallMonitor;
+use crate::search::long_line_splitter::{CutOffsets, LongLineSplitter};
+use crate::search::utf_8_reader::Utf8Reader;
 use crate::search::{
     CaseSensitivity, DirectoryRules, GrepOutput, GrepQuery, IgnoreRules, LeftOutReason, Multiline,
     PatternError, PatternSyntax, UnreadablePaths,
 };
 use crate::store::{Attr, NodeKind, StoreError, StorePath};
+use crate::text_encoding::TextEncoding;
 
 /// The longest line of a hit that is returned, in bytes; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
-/// The longest line that is searched in one piece when content comes from a reader. Together with the searcher's own
-/// buffers it has to fit into the searcher's heap limit.
-const MAX_SEARCHED_LINE: usize = 4 << 20;
 /// The largest file in which a pattern can span lines, in bytes: such a file is searched in memory.
 const MAX_MULTILINE_FILE: u64 = 16 << 20;
+/// The byte order mark of UTF-8. It is no part of the first line.
+const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The most lines returned for one file.
 const MAX_LINES_PER_FILE: usize = 10_000;
 
@@ -125,15 +125,17 @@ impl Grep {
     /// it, that is noted.
     pub fn leaves_out(&self, rules: &DirectoryRules, path: &StorePath, kind: NodeKind) -> bool {
         let Some(ignore) = &self.ignore else { return false };
-        let Some(reason) = ignore.decide(rules, path, kind) else { return false };
-        self.note_left_out(path, kind, reason);
-        true
+        ignore.leaves_out(rules, (path, kind), || self.would_visit(path, kind))
+    }
+
+    fn would_visit(&self, path: &StorePath, kind: NodeKind) -> bool {
+        kind == NodeKind::Directory || kind == NodeKind::File && self.matches(path)
     }
 
     /// Notes that an entry was left out, if the search would have read or entered it.
     pub fn note_left_out(&self, path: &StorePath, kind: NodeKind, reason: LeftOutReason) {
         if let Some(ignore) = &self.ignore
-            && (kind == NodeKind::Directory || kind == NodeKind::File && self.matches(path))
+            && self.would_visit(path, kind)
         {
             ignore.note(reason);
         }
@@ -178,8 +180,15 @@ pub struct GrepSearcher<'a> {
 }
 
 impl GrepSearcher<'_> {
-    /// Searches a content in memory. `None` if it has no hit or is binary.
+    /// Searches the text of a content in memory, whatever its encoding. `None` if it has no hit or is binary.
     pub fn search(&mut self, content: &[u8]) -> Option<Hits> {
+        match TextEncoding::of_content(content) {
+            TextEncoding::Utf8 => self.search_utf_8(content.strip_prefix(UTF_8_MARK).unwrap_or(content)),
+            encoding => self.search_utf_8(encoding.decode(content).as_bytes()),
+        }
+    }
+
+    fn search_utf_8(&mut self, content: &[u8]) -> Option<Hits> {
         // One scan over the whole buffer rules out most files before any line is split off.
         let has_hit = || Some(self.grep.invert || self.grep.matcher.shortest_match(content).ok()?.is_some());
         if !has_hit()? || memchr::memchr(0, content).is_some() {
@@ -191,7 +200,7 @@ impl GrepSearcher<'_> {
         collector.finish()
     }
 
-    /// Searches a content from a reader. A line that is too long for memory is searched in pieces, so neither the line
+    /// Searches the text of a content from a reader, whatever its encoding. A line that is too long for memory is searched in pieces, so neither the line
     /// nor the text after it is missed.
     pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
         if self.grep.multiline {
@@ -200,8 +209,7 @@ impl GrepSearcher<'_> {
             return self.search(&whole);
         }
         let cuts = CutOffsets::default();
-        let content =
-            LongLineSplitter { grep: self.grep, content, line_length: 0, offset: 0, cuts: Rc::clone(&cuts) };
+        let content = LongLineSplitter::new(Utf8Reader::new(content), self.grep, &cuts);
         let mut collector = HitCollector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
         // Hits before a failure still count: a file that vanishes halfway doesn't fail the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
@@ -251,40 +259,6 @@ pub enum LineRole {
     Match,
     /// The line is before or after a matching line.
     Context,
-}
-
-/// Where long lines were split, as byte offsets in the stream that the searcher reads.
-type CutOffsets = Rc<RefCell<Vec<u64>>>;
-
-/// A reader that splits lines longer than [`MAX_SEARCHED_LINE`], and ends when the search should stop.
-struct LongLineSplitter<'a, R> {
-    grep: &'a Grep,
-    content: R,
-    line_length: usize,
-    offset: u64,
-    cuts: CutOffsets,
-}
-
-impl<R: Read> Read for LongLineSplitter<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if buffer.is_empty() || self.grep.should_stop() {
-            return Ok(0);
-        }
-        if self.line_length == MAX_SEARCHED_LINE {
-            self.cuts.borrow_mut().push(self.offset);
-            (buffer[0], self.line_length) = (b'\n', 0);
-            self.offset += 1;
-            return Ok(1);
-        }
-        let max_length = buffer.len().min(MAX_SEARCHED_LINE - self.line_length);
-        let count = self.content.read(&mut buffer[..max_length])?;
-        self.line_length = match memchr::memrchr(b'\n', &buffer[..count]) {
-            Some(end) => count - end - 1,
-            None => self.line_length + count,
-        };
-        self.offset += count as u64;
-        Ok(count)
-    }
 }
 
 struct HitCollector<'a> {
@@ -396,6 +370,33 @@ mod tests {
     fn binary_content_is_skipped() {
         assert_eq!(grep(|_| ()).searcher().search(b"needle\0"), None);
         assert_eq!(grep(|_| ()).searcher().search_reader(&b"needle\n\0"[..]), None);
+    }
+
+    #[test]
+    fn text_in_every_encoding_is_found() {
+        let text = "\u{feff}one\r\ntwo caf\u{e9} needle\r\n";
+        for (encoding, text) in [
+            (TextEncoding::Utf8, text),
+            (TextEncoding::Windows1252, &text[3..]),
+            (TextEncoding::Utf16Le, text),
+            (TextEncoding::Utf16Be, text),
+            (TextEncoding::Utf16Le, &text[3..]),
+        ] {
+            let content = encoding.encode(text).unwrap();
+            for pattern in ["needle", "caf\u{e9}", r"^two caf. needle\r$", "(?i:CAF\u{c9})"] {
+                let grep = grep(|query| (query.patterns, query.spans) = (vec![pattern.into()], true));
+                let hits = grep.searcher().search(&content).unwrap();
+                assert_eq!(texts(&hits), [(2, "two caf\u{e9} needle")], "{pattern} in {encoding}");
+                assert_eq!(grep.searcher().search_reader(&*content), Some(hits));
+            }
+            assert_eq!(
+                grep(|query| query.patterns = vec!["^one".into()]).searcher().search(&content).unwrap().count,
+                1
+            );
+        }
+        let with_nul = TextEncoding::Utf16Le.encode("\u{feff}needle\0needle\n").unwrap();
+        assert_eq!(grep(|_| ()).searcher().search(&with_nul), None);
+        assert_eq!(grep(|_| ()).searcher().search_reader(&*with_nul), None);
     }
 
     #[test]

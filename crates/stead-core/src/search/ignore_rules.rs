@@ -197,6 +197,23 @@ impl IgnoreRules {
         })))
     }
 
+    /// Whether the entry at `path` is left out by the rules of its directory. That is noted if the caller would have
+    /// visited it otherwise.
+    pub(super) fn leaves_out(
+        &self,
+        rules: &DirectoryRules,
+        (path, kind): (&StorePath, NodeKind),
+        would_visit: impl FnOnce() -> bool,
+    ) -> bool {
+        let reason = self.decide(rules, path, kind);
+        if let Some(reason) = reason
+            && would_visit()
+        {
+            self.note(reason);
+        }
+        reason.is_some()
+    }
+
     /// Why the entry at `path` is left out; `None` if it isn't. `rules` are those of its directory.
     pub fn decide(&self, rules: &DirectoryRules, path: &StorePath, kind: NodeKind) -> Option<LeftOutReason> {
         let is_way_to_named = !self.named.is_empty() && self.named.is_at_or_below(path);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::name::escape_text;
+use crate::organization::FolderScope;
 use crate::store::TagRef;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Tool};
@@ -41,6 +42,29 @@ impl Arguments {
     /// The objects of a list.
     pub(super) fn objects(&self, name: &str) -> impl Iterator<Item = &Map<String, Value>> {
         self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+    }
+
+    /// An object as arguments of their own; without any if it is absent.
+    pub(super) fn object(&self, name: &str) -> Arguments {
+        Arguments(self.0.get(name).and_then(Value::as_object).cloned().unwrap_or_default())
+    }
+
+    /// The objects of a list as arguments of their own, moved because they may be large.
+    pub(super) fn take_objects(&mut self, name: &str) -> Vec<Arguments> {
+        let list = match self.0.remove(name) {
+            Some(Value::Array(list)) => list,
+            _ => Vec::new(),
+        };
+        let objects = list.into_iter().filter_map(|value| match value {
+            Value::Object(object) => Some(Arguments(object)),
+            _ => None,
+        });
+        objects.collect()
+    }
+
+    /// A required scope.
+    pub(super) fn folder_scope(&self, name: &str) -> FolderScope {
+        self.text(name).parse().expect("scopes were checked")
     }
 
     /// A value as it was checked.
@@ -138,6 +162,11 @@ impl FieldChecker<'_> {
             (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
             (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
             (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
+            (FieldType::FolderScope, Value::String(text)) => match text.parse::<FolderScope>() {
+                Ok(_) => true,
+                Err(invalid) => return Err(Failure::invalid(invalid.to_string())),
+            },
+            (FieldType::Object(_), Value::Object(_)) => true,
             (FieldType::TextList { max }, Value::Array(texts)) => {
                 (1..=*max).contains(&texts.len()) && texts.iter().all(Value::is_string)
             }
@@ -155,6 +184,10 @@ impl FieldChecker<'_> {
         match (&field.field_type, value) {
             (FieldType::ObjectList(fields), Value::Array(objects)) if fits => {
                 self.check_objects(field, fields, objects)
+            }
+            (FieldType::Object(fields), Value::Object(object)) => {
+                let prefix = format!("{}{}.", self.prefix, field.name);
+                FieldChecker { fields, prefix: &prefix, ..*self }.check(object).map(Value::Object)
             }
             (_, value) if fits => Ok(value),
             (field_type, value) => Err(Failure::invalid(format!(
@@ -199,6 +232,7 @@ fn accept_other_form(field_type: &FieldType, value: Value) -> Value {
     let other_form = match field_type {
         FieldType::Integer { .. } => text.trim().parse().ok().map(Value::Number),
         FieldType::Flag => text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool),
+        FieldType::Object(_) => serde_json::from_str(&text).ok().filter(Value::is_object),
         FieldType::TextList { .. } | FieldType::ObjectList(_) => {
             let list = serde_json::from_str(&text).ok().filter(Value::is_array);
             let element = || match field_type {
@@ -207,7 +241,9 @@ fn accept_other_form(field_type: &FieldType, value: Value) -> Value {
             };
             list.or_else(element)
         }
-        FieldType::Text | FieldType::Path | FieldType::Tag | FieldType::OneOf(_) => None,
+        FieldType::Text | FieldType::Path | FieldType::Tag | FieldType::OneOf(_) | FieldType::FolderScope => {
+            None
+        }
     };
     other_form.unwrap_or(Value::String(text))
 }

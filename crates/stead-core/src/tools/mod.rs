@@ -25,6 +25,7 @@
 mod approval_question;
 mod arguments;
 mod files;
+mod folders;
 mod history;
 mod page;
 mod reply;
@@ -43,6 +44,7 @@ pub use toolbox::{ApprovalAnswer, ApprovalGrant, ToolChoice, Toolbox};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::VersionTag;
+use crate::tools::folders::FolderCall;
 use crate::vfs::Vfs;
 
 /// One tool, as agents and their hosts see it.
@@ -79,6 +81,8 @@ pub enum OfferedWhen {
     Always,
     /// If the configuration enables history or names the tool.
     WithHistory,
+    /// If the agent belongs to an organization whose records give it the tool.
+    InOrganization,
 }
 
 /// What a tool can reach, for organizations that grant tools by capability.
@@ -133,6 +137,8 @@ impl Hints {
 struct ToolContext<'a> {
     vfs: &'a Vfs,
     snapshots: Option<&'a dyn Snapshots>,
+    /// The folders that the call names, for a tool that is offered in an organization.
+    folders: Option<&'a FolderCall<'a>>,
     /// Whether some offered tool takes version tags.
     takes_tags: bool,
 }
@@ -150,26 +156,39 @@ impl ToolContext<'_> {
 }
 
 /// All tools, sorted by name; they are offered in this order.
-pub static TOOLS: [&Tool; 19] = [
+pub static TOOLS: [&Tool; 32] = [
     &files::append_file::TOOL,
+    &folders::append_to_file_by_id::TOOL,
     &files::copy_file::TOOL,
+    &folders::copy_file_by_id::TOOL,
     &files::create_directory::TOOL,
+    &folders::create_folder::TOOL,
     &files::delete_directory::TOOL,
     &files::delete_file::TOOL,
+    &folders::delete_file_by_id::TOOL,
+    &folders::delete_folder_by_id::TOOL,
     &files::edit_file::TOOL,
+    &folders::get_file_info_by_id::TOOL,
     &files::glob::TOOL,
     &files::grep::TOOL,
     &files::list_directory::TOOL,
+    &folders::list_folders::TOOL,
     &history::list_versions::TOOL,
     &files::move_file::TOOL,
+    &folders::move_file_by_id::TOOL,
     &files::read_file::TOOL,
+    &folders::read_file_by_id::TOOL,
     &files::read_many::TOOL,
+    &folders::read_multiple_files_by_id::TOOL,
     &history::read_version::TOOL,
+    &folders::rename_folder_by_id::TOOL,
     &history::restore::TOOL,
     &history::snapshot::TOOL,
     &files::stat::TOOL,
     &history::undo::TOOL,
     &files::write_file::TOOL,
+    &folders::write_file_by_id::TOOL,
+    &folders::write_multiple_files_by_id::TOOL,
 ];
 
 /// The tool with this name.

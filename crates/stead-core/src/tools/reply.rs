@@ -20,7 +20,7 @@ use crate::text_encoding::TextEncoding;
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Reply {
-    /// The text, unchanged, and images. Bulk text is only here, never among the facts.
+    /// The text, unchanged, and images. Bulk text is only here; the folder tools have it among the facts, too.
     pub blocks: Vec<Block>,
     /// Whether the text is a file's content, so notes must go on a line of their own.
     pub is_content: bool,
@@ -106,6 +106,13 @@ pub enum Note {
     Encoding(TextEncoding),
     /// The file's version tag, which `if_match` takes.
     Tag(ShortTag),
+    /// How a file's content is encoded in the reply, and the file's size in bytes.
+    Content {
+        /// `utf-8` or `base64`.
+        encoding: &'static str,
+        /// The size.
+        size: u64,
+    },
 }
 
 impl Note {
@@ -122,6 +129,7 @@ impl fmt::Display for Note {
             Note::NoNewline => f.write_str("no newline at end"),
             Note::Encoding(encoding) => write!(f, "encoding {encoding}"),
             Note::Tag(tag) => write!(f, "version_tag {tag}"),
+            Note::Content { encoding, size } => write!(f, "encoding {encoding}, size {size}"),
         }
     }
 }

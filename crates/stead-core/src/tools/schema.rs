@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::organization::FolderScope;
+
 /// One parameter of a tool, or one fact of its reply.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -44,6 +46,10 @@ pub enum FieldType {
     Flag,
     /// One of these texts.
     OneOf(&'static [&'static str]),
+    /// The name of a scope in which folders are discovered. It is refused in the words of the scope's own error.
+    FolderScope,
+    /// An object with these fields.
+    Object(&'static [Field]),
     /// A list of objects with these fields.
     ObjectList(&'static [Field]),
 }
@@ -69,14 +75,10 @@ impl FieldType {
             }
             FieldType::Integer { min, max } => format!("a whole number from {min} to {max}"),
             FieldType::Flag => "true or false".to_owned(),
-            FieldType::OneOf(texts) => {
-                let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
-                format!("one of {}", texts.join(", "))
-            }
-            FieldType::ObjectList(fields) => {
-                let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-                format!("a list of objects with {}", names.join(", "))
-            }
+            FieldType::OneOf(texts) => one_of(texts),
+            FieldType::FolderScope => one_of(&FolderScope::NAMES),
+            FieldType::Object(fields) => format!("an object with {}", field_names(fields)),
+            FieldType::ObjectList(fields) => format!("a list of objects with {}", field_names(fields)),
         }
     }
 
@@ -92,6 +94,8 @@ impl FieldType {
             }
             FieldType::Flag => json!({ "type": "boolean" }),
             FieldType::OneOf(texts) => json!({ "type": "string", "enum": texts }),
+            FieldType::FolderScope => json!({ "type": "string", "enum": FolderScope::NAMES }),
+            FieldType::Object(fields) => object_schema(fields).into(),
             FieldType::ObjectList(fields) => json!({ "type": "array", "items": object_schema(fields) }),
         };
         match schema {
@@ -119,6 +123,16 @@ impl Field {
     ) -> Field {
         Field { name, field_type, required: false, description }
     }
+}
+
+fn one_of(texts: &[&str]) -> String {
+    let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
+    format!("one of {}", texts.join(", "))
+}
+
+fn field_names(fields: &[Field]) -> String {
+    let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+    names.join(", ")
 }
 
 /// The JSON Schema of an object with exactly these fields.

@@ -9,13 +9,15 @@ use serde_json::{Map, Value};
 use crate::audit::AuditOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::monitor::CallMonitor;
+use crate::organization::Folders;
 use crate::scope::AccessScope;
 use crate::tools::approval_question::describe_change;
+use crate::tools::folders::{FolderCall, claimed_agent_fact};
 use crate::tools::{
     ApprovalQuestion, Arguments, Failure, FieldType, OfferedWhen, Reply, ResultFormat, Snapshots, TOOLS,
     Tool, ToolContext, tool,
 };
-use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, Vfs};
+use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, SymlinkRule, Vfs};
 use crate::workspace::ApprovalPolicy;
 
 /// The configuration of an agent's tools.
@@ -37,10 +39,13 @@ pub struct ToolChoice {
 #[derive(Debug, Clone)]
 pub struct Toolbox {
     vfs: Vfs,
+    /// Whether some Workspace has calls that need a person's approval.
+    workspace_asks: bool,
     /// The different scopes of the Workspaces.
     scopes: Vec<AccessScope>,
     choice: Arc<ToolChoice>,
     snapshots: Option<Arc<dyn Snapshots>>,
+    folders: Option<Arc<Folders>>,
 }
 
 /// A person's answer to an approval question.
@@ -89,7 +94,9 @@ impl Toolbox {
     pub fn new(vfs: Vfs) -> Self {
         let is_present = |scope: &AccessScope| vfs.workspaces().any(|workspace| workspace.scope() == *scope);
         let scopes = AccessScope::ALL.into_iter().filter(is_present).collect();
-        Toolbox { vfs, scopes, choice: Arc::default(), snapshots: None }
+        let workspace_asks =
+            vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never);
+        Toolbox { vfs, scopes, workspace_asks, choice: Arc::default(), snapshots: None, folders: None }
     }
 
     /// The same tools with this configuration.
@@ -102,9 +109,19 @@ impl Toolbox {
         Toolbox { snapshots: Some(snapshots), ..self }
     }
 
+    /// The same tools for an agent of an organization, with the folders that it discovers.
+    pub fn with_folders(self, folders: Arc<Folders>) -> Self {
+        Toolbox { folders: Some(folders), ..self }
+    }
+
     /// The same tools for calls that this monitor follows.
     pub fn with_monitor(&self, monitor: Arc<dyn CallMonitor>) -> Self {
         Toolbox { vfs: self.vfs.with_monitor(monitor), ..self.clone() }
+    }
+
+    /// Whether the agent discovers folders: it belongs to an organization and has the tool for it.
+    pub(crate) fn discovers_folders(&self) -> bool {
+        self.folders.is_some() && tool("list_folders").is_some_and(|tool| self.offers(tool))
     }
 
     /// The offered tools, sorted by name. They depend only on the Workspaces and the configuration.
@@ -118,8 +135,15 @@ impl Toolbox {
         let chosen = match tool.offered {
             OfferedWhen::Always => listed.unwrap_or(true),
             OfferedWhen::WithHistory => listed.unwrap_or(false) || (self.choice.history && listed.is_none()),
+            OfferedWhen::InOrganization => listed.unwrap_or(false) && self.folders.is_some(),
         };
         chosen && tool.is_useful_with(&self.scopes)
+    }
+
+    /// Whether files may be read as resources: an organization's agent needs `read_file` for that.
+    pub fn offers_reading(&self) -> bool {
+        let has_tool = || tool("read_file").is_some_and(|tool| self.offers(tool));
+        self.folders.is_none() || (has_tool() && self.vfs.allows_tool("read_file"))
     }
 
     /// The format of results.
@@ -130,8 +154,9 @@ impl Toolbox {
     /// The description of a tool for this agent. One tool's description names the Workspaces: many hosts show a model
     /// nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
-        let naming_tool =
-            self.offered().find(|tool| tool.name == LISTING_TOOL).or_else(|| self.offered().next());
+        // Folders are discovered, so their tools need no paths.
+        let mut with_paths = self.offered().filter(|tool| tool.offered != OfferedWhen::InOrganization);
+        let naming_tool = self.offered().find(|tool| tool.name == LISTING_TOOL).or_else(|| with_paths.next());
         if naming_tool.is_none_or(|naming_tool| naming_tool.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
@@ -151,8 +176,7 @@ impl Toolbox {
 
     /// Whether some call may need a person's approval.
     pub fn may_need_approval(&self) -> bool {
-        !self.choice.ask.is_empty()
-            || self.vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never)
+        !self.choice.ask.is_empty() || self.workspace_asks
     }
 
     /// The Vfs that the tools call.
@@ -170,14 +194,23 @@ impl Toolbox {
         arguments: Map<String, Value>,
         answer: ApprovalAnswer,
     ) -> Result<Reply, ApprovalQuestion> {
-        let offered_tool = tool(name).filter(|tool| self.offers(tool));
-        let prepared = match offered_tool {
-            None => Err(self.not_offered(name)),
-            Some(tool) => Arguments::check(tool, arguments).map(|arguments| (tool, arguments)),
+        if let Some(folders) = &self.folders {
+            folders.prepare();
+        }
+        let Some(tool) = tool(name).filter(|tool| self.offers(tool) && self.vfs.allows_tool(tool.name))
+        else {
+            return Ok(self.audit_refusal(&self.vfs, name, self.not_offered(name)));
         };
-        let (tool, mut arguments) = match prepared {
-            Ok(prepared) => prepared,
-            Err(failure) => return Ok(self.audit_refusal(name, failure)),
+        let folders = self.folders.as_deref().filter(|_| tool.offered == OfferedWhen::InOrganization);
+        let claimed_agent = folders.and_then(|folders| claimed_agent_fact(folders, &arguments));
+        let mut arguments = match (Arguments::check(tool, arguments), claimed_agent) {
+            (Ok(arguments), _) => arguments,
+            (Err(failure), None) => return Ok(self.audit_refusal(&self.vfs, name, failure)),
+            (Err(failure), Some((fact, agent))) => {
+                let facts = self.vfs.facts().clone().with(fact, agent);
+                let vfs = facts.map_or_else(|_| self.vfs.clone(), |facts| self.vfs.with_facts(facts));
+                return Ok(self.audit_refusal(&vfs, name, failure));
+            }
         };
         let request = self.approval_request(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
@@ -189,20 +222,29 @@ impl Toolbox {
         // A tool may move its large arguments.
         let change = request.as_ref().map(|_| describe_change(tool, &arguments)).unwrap_or_default();
         let (snapshots, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
+        let folder_call = folders.map(|folders| FolderCall::new(folders, &arguments));
+        let folders = folder_call.as_ref();
+        let vfs = match folders {
+            Some(call) => vfs.with_facts(call.audit_facts(vfs.facts())).with_symlinks(SymlinkRule::Refuse),
+            None => vfs,
+        };
         let result = match tool.offered {
             OfferedWhen::Always => {
-                (tool.run)(&ToolContext { vfs: &vfs, snapshots, takes_tags }, &mut arguments)
+                (tool.run)(&ToolContext { vfs: &vfs, snapshots, folders, takes_tags }, &mut arguments)
             }
-            // These tools look up a revision before they call the Vfs, or call it twice, and still get one audit
-            // record.
-            OfferedWhen::WithHistory => {
-                let path = arguments.optional_text("path").map(str::to_owned);
+            // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one
+            // audit record.
+            OfferedWhen::WithHistory | OfferedWhen::InOrganization => {
+                let path = match folders {
+                    Some(call) => call.path().map(String::from),
+                    None => arguments.optional_text("path").map(str::to_owned),
+                };
                 let end = |failure: &Failure| match failure.needs_approval && vfs.will_ask_approval() {
                     true => CallEnd::Pending,
                     false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
                 vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&ToolContext { vfs, snapshots, takes_tags }, &mut arguments)
+                    (tool.run)(&ToolContext { vfs, snapshots, folders, takes_tags }, &mut arguments)
                         .map_err(Failure::mark_audited)
                 })
             }
@@ -223,7 +265,7 @@ impl Toolbox {
             (Err(failure), _) => self.with_suggestion(failure, &vfs, tool),
             (Ok(reply), _) => return Ok(reply),
         };
-        Ok(if failure.unaudited { self.audit_refusal(tool.name, failure) } else { failure.into() })
+        Ok(if failure.unaudited { self.audit_refusal(&self.vfs, tool.name, failure) } else { failure.into() })
     }
 
     /// The same failure. If a path doesn't exist, it names the one that the caller perhaps meant, as far as the caller
@@ -248,7 +290,7 @@ impl Toolbox {
             Some(_) => Failure::invalid("a tool's arguments have to be an object, such as {\"path\": \"/\"}"),
             None => self.not_offered(name),
         };
-        self.audit_refusal(name, failure)
+        self.audit_refusal(&self.vfs, name, failure)
     }
 
     /// The approval request of a call; `None` if nothing can need approval.
@@ -274,18 +316,27 @@ impl Toolbox {
     }
 
     fn not_offered(&self, name: &str) -> Failure {
-        let offered: Vec<_> = self.offered().map(|tool| format!("`{}`", tool.name)).collect();
+        let offered = self.offered().filter(|tool| self.vfs.allows_tool(tool.name));
+        let offered: Vec<_> = offered.map(|tool| format!("`{}`", tool.name)).collect();
         let alternative = match offered.as_slice() {
             [] => "no tools are offered to you".to_owned(),
             offered => format!("your tools are {}", offered.join(", ")),
         };
-        Failure::new(ErrorKind::Denied, format!("you have no tool `{}`; {alternative}", short_name(name)))
+        // An agent may know that a tool exists which isn't on its list: it can ask the person who edits the list.
+        let is_listed = |name: &str| {
+            self.choice.only.as_ref().is_none_or(|only| only.contains(name)) && self.vfs.allows_tool(name)
+        };
+        let message = match self.folders.is_some() && tool(name).is_some() && !is_listed(name) {
+            true => format!("`{name}` is not enabled for your organization, team or role; {alternative}"),
+            false => format!("you have no tool `{}`; {alternative}", short_name(name)),
+        };
+        Failure::new(ErrorKind::Denied, message)
     }
 
     /// Writes the audit record of a call that failed before it reached the Vfs, under the tool's name, whether or not
     /// that tool exists.
-    fn audit_refusal(&self, name: &str, failure: Failure) -> Reply {
-        let vfs = self.vfs.operation(short_name(name));
+    fn audit_refusal(&self, vfs: &Vfs, name: &str, failure: Failure) -> Reply {
+        let vfs = vfs.operation(short_name(name));
         let audited = vfs.audited("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
                 ErrorKind::Denied => Error::ToolNotOffered(failure.message.clone()),

@@ -60,11 +60,16 @@ impl Vfs {
             let (appended, _) =
                 call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
                     resolved.check_not_protected_ancestor()?;
-                    let encoding = call.encoding_at(resolved);
-                    let bytes = encoding.encode(text).map_err(|character| {
-                        let reason = MismatchReason::Unencodable { character, encoding };
+                    let (encoding, size) = call.encoding_at(resolved);
+                    let mismatch = |reason| {
                         StoreError::EditMismatch(Box::new(EditMismatch { number: 1, of: 1, reason }))
-                    })?;
+                    };
+                    if !size.is_multiple_of(encoding.unit_size() as u64) {
+                        return Err(mismatch(MismatchReason::IncompleteEnd { encoding }).into());
+                    }
+                    let bytes = encoding
+                        .encode(text)
+                        .map_err(|character| mismatch(MismatchReason::Unencodable { character, encoding }))?;
                     call.set_bytes(bytes.len() as u64);
                     let bytes = bytes.into_owned();
                     let length = bytes.len() as u64;
@@ -101,19 +106,18 @@ impl Call<'_> {
         Ok(written)
     }
 
-    /// The encoding of the file at a path; UTF-8 if there is none, or the caller may not read it.
-    fn encoding_at(&self, resolved: &ResolvedPath<'_>) -> TextEncoding {
+    /// The encoding and the size of the file at a path; UTF-8 and 0 if there is none, or the caller may not read it.
+    fn encoding_at(&self, resolved: &ResolvedPath<'_>) -> (TextEncoding, u64) {
         if !self.may_show_content(resolved) {
-            return TextEncoding::Utf8;
+            return (TextEncoding::Utf8, 0);
         }
         // Why a file can't be opened shows when it is appended to.
-        let head = resolved.store().open(&resolved.node_path, OpenPurpose::Read).and_then(|content| {
+        let read = resolved.store().open(&resolved.node_path, OpenPurpose::Read).and_then(|content| {
             let mut head = vec![0; HEAD_SIZE];
             let length = content.read_at(0, &mut head)?;
-            head.truncate(length);
-            Ok(head)
+            Ok((EncodingGuess::from_head(&head[..length]).encoding, content.attr().size))
         });
-        head.map_or(TextEncoding::Utf8, |head| EncodingGuess::from_head(&head).encoding)
+        read.unwrap_or((TextEncoding::Utf8, 0))
     }
 
     /// Whether an answer about a change may show something of the file's content: not if the caller may not read there, or

@@ -162,7 +162,7 @@ impl Vfs {
         let paths: Vec<VfsPath> = match path {
             Some(path) => vec![path.clone()],
             None => {
-                let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
+                let allowing = self.workspaces().filter(|workspace| self.shared.allows(workspace, access));
                 allowing.map(|workspace| workspace.prefix().clone()).collect()
             }
         };

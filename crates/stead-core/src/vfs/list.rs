@@ -431,7 +431,7 @@ impl<'v> Call<'v> {
         }
         // A walk or search from above leaves out Workspaces that need approval, like those that may not be read.
         let is_searchable = |nested: &&Workspace| {
-            let may_read = nested.scope().allows(Access::Read) && nested.barrier().is_none();
+            let may_read = self.shared().allows(nested, Access::Read) && nested.barrier().is_none();
             may_read && !self.vfs.approval.must_skip(nested)
         };
         for nested in router.nested(&path).filter(is_searchable) {

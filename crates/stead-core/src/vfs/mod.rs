@@ -71,13 +71,14 @@ pub use history::{
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRangeRead, TextRead, media_type};
-pub use redirect::{RedirectKind, Redirects};
+pub use redirect::{RedirectKind, Redirects, SymlinkRule};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
 pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::audit::AuditLog;
@@ -87,12 +88,22 @@ use crate::error::Result;
 use crate::identity::{Identity, OperationId};
 use crate::monitor::CallMonitor;
 use crate::router::{DuplicatePrefix, Router};
+use crate::scope::Access;
 use crate::store::QuotaLimits;
 use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
 use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
 use crate::workspace::Workspace;
+
+/// Rights that may change while a `Vfs` is in use, such as those of an organization's agent.
+pub trait CurrentRights: fmt::Debug + Send + Sync {
+    /// Whether the caller may still do this in a Workspace, whose scope allows it.
+    fn allow(&self, workspace: &Workspace, access: Access) -> bool;
+
+    /// Whether the caller may still use a tool that it is offered.
+    fn allow_tool(&self, tool: &str) -> bool;
+}
 
 /// Size limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +149,8 @@ pub struct Vfs {
     facts: AuditFacts,
     /// What hidden names are for calls through this `Vfs`.
     hidden_files: HiddenFiles,
+    /// What symlinks are for calls through this `Vfs`.
+    symlinks: SymlinkRule,
 }
 
 #[derive(Debug)]
@@ -152,6 +165,8 @@ struct VfsShared {
     quotas: quota::QuotaTable,
     audit: Option<Arc<dyn AuditLog>>,
     redirects: Option<Arc<dyn Redirects>>,
+    denial_note: Option<Arc<str>>,
+    current_rights: Option<Arc<dyn CurrentRights>>,
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
@@ -170,6 +185,8 @@ pub struct VfsBuilder {
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
     redirects: Option<Arc<dyn Redirects>>,
+    denial_note: Option<Arc<str>>,
+    current_rights: Option<Arc<dyn CurrentRights>>,
 }
 
 impl VfsBuilder {
@@ -215,6 +232,16 @@ impl VfsBuilder {
         VfsBuilder { redirects: Some(rules), ..self }
     }
 
+    /// Sets the end of a refusal in a Workspace with a title: who is asking, and where it may do this.
+    pub fn denial_note(self, note: impl Into<Arc<str>>) -> Self {
+        VfsBuilder { denial_note: Some(note.into()), ..self }
+    }
+
+    /// Sets rights that are asked at each access, beside the scopes of the Workspaces.
+    pub fn current_rights(self, rights: Arc<dyn CurrentRights>) -> Self {
+        VfsBuilder { current_rights: Some(rights), ..self }
+    }
+
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let router = Router::new(self.workspaces)?;
@@ -229,6 +256,8 @@ impl VfsBuilder {
             quota: self.quota,
             audit: self.audit,
             redirects: self.redirects,
+            denial_note: self.denial_note,
+            current_rights: self.current_rights,
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
@@ -244,6 +273,7 @@ impl VfsBuilder {
             single_record: None,
             facts: AuditFacts::default(),
             hidden_files: HiddenFiles::default(),
+            symlinks: SymlinkRule::default(),
         })
     }
 }
@@ -261,6 +291,8 @@ impl Vfs {
             quota: QuotaLimits::default(),
             audit: None,
             redirects: None,
+            denial_note: None,
+            current_rights: None,
         }
     }
 
@@ -277,6 +309,16 @@ impl Vfs {
     /// The Workspaces, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
         self.shared.router.workspaces().map(|workspace| &**workspace)
+    }
+
+    /// Whether the caller may use this Workspace so now: its scope allows it, and the caller's rights haven't changed.
+    pub(crate) fn allows(&self, workspace: &Workspace, access: Access) -> bool {
+        self.shared.allows(workspace, access)
+    }
+
+    /// Whether the caller may still use a tool that it is offered.
+    pub(crate) fn allows_tool(&self, tool: &str) -> bool {
+        self.shared.current_rights.as_ref().is_none_or(|rights| rights.allow_tool(tool))
     }
 
     /// The router from paths to Workspaces.
@@ -304,6 +346,11 @@ impl Vfs {
         Vfs { facts, ..self.clone() }
     }
 
+    /// Returns this `Vfs` with this rule for symlinks.
+    pub fn with_symlinks(&self, symlinks: SymlinkRule) -> Vfs {
+        Vfs { symlinks, ..self.clone() }
+    }
+
     /// The facts that the audit records of its calls get.
     pub fn facts(&self) -> &AuditFacts {
         &self.facts
@@ -323,8 +370,19 @@ impl Vfs {
 
     /// Like `with_workspaces`, with a router that is built already.
     fn with_router(&self, router: Router) -> Vfs {
-        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, redirects, .. } =
-            &*self.shared;
+        let VfsShared {
+            stead,
+            identity,
+            clock,
+            limits,
+            lost_updates,
+            quota,
+            audit,
+            redirects,
+            denial_note,
+            current_rights,
+            ..
+        } = &*self.shared;
         let shared = VfsShared {
             quotas: quota::QuotaTable::new(&router, *quota),
             router,
@@ -336,6 +394,8 @@ impl Vfs {
             quota: *quota,
             audit: audit.clone(),
             redirects: redirects.clone(),
+            denial_note: denial_note.clone(),
+            current_rights: current_rights.clone(),
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),

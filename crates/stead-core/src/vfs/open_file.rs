@@ -434,6 +434,11 @@ impl Call<'_> {
 }
 
 impl OpenNodes {
+    /// Whether a program has the node open through this `Vfs`.
+    pub(super) fn is_open(&self, store: &Arc<dyn Store>, node: NodeId) -> bool {
+        self.nodes.lock().get(&node_key(store, node)).is_some_and(|open| open.strong_count() > 0)
+    }
+
     /// The current mark, for `overlay_attr`.
     pub(super) fn commit_mark(&self) -> CommitMark {
         CommitMark(self.commits.lock().count)
@@ -611,11 +616,22 @@ impl OpenFile {
         self.node.state.read().content.attr().tag
     }
 
+    /// Fails if the caller has lost the right to do this in the Workspace that the file was opened in.
+    fn check_rights(&self, access: Access) -> Result<()> {
+        match self.vfs.shared.router.route(&self.resolved_path) {
+            Some(route) if !self.vfs.shared.is_current(route.workspace, access) => {
+                Err(Error::AccessWithdrawn { path: self.reported_path.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if !self.options.read {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.reported_path)));
         }
+        self.check_rights(Access::Read)?;
         let count = self.node.read_at(offset, buffer);
         self.audit.add_read(&count, StoreError::kind);
         count.map_err(|cause| self.store_error(cause))
@@ -627,6 +643,7 @@ impl OpenFile {
         if !self.options.read {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.reported_path)));
         }
+        self.check_rights(Access::Read)?;
         let count = self.node.read_with_cut_off(offset, buffer);
         self.audit.add_read(&count, StoreError::kind);
         count.map_err(|cause| self.store_error(cause))
@@ -713,6 +730,7 @@ impl OpenFile {
         &self,
         write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftSpace<'_>) -> Result<T, StoreError>,
     ) -> Result<T> {
+        self.check_rights(Access::Write)?;
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.reported_path)));
         }
@@ -794,6 +812,9 @@ impl OpenFile {
     /// Commits what was written as one change. Calls `on_commit` with the result before anybody can see it through this
     /// `Vfs`. If it fails, the draft stays, for another attempt.
     pub fn commit_draft(&self, sync: SyncPolicy, on_commit: impl FnOnce(CommittedDraft)) -> Result<()> {
+        if self.has_uncommitted_writes() {
+            self.check_rights(Access::Write)?;
+        }
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());

@@ -15,7 +15,7 @@ use crate::vfs::call::Call;
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 
 /// The tool names of changes that may leave some of the earlier content.
-const APPENDING_TOOLS: [&str; 3] = ["append", "append_file", "open"];
+const APPENDING_TOOLS: [&str; 4] = ["append", "append_file", "append_to_file_by_id", "open"];
 /// The tool name of changes that leave the content as it is.
 const ATTRIBUTE_TOOL: &str = "set_attributes";
 /// How many revisions of a file are read at once.

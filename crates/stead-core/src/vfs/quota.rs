@@ -4,9 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 
+use crate::error::{Error, Result, Visibility};
+use crate::path::VfsPath;
 use crate::router::Router;
 use crate::scope::Access;
 use crate::store::{QuotaLimits, QuotaResource, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
+use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::write::{StoreKey, same_store, store_key};
 use crate::workspace::Workspace;
@@ -67,7 +70,7 @@ impl QuotaTable {
         }
         for (index, workspace) in table.limited.iter().enumerate() {
             let mount = workspace.mount();
-            let root = QuotaRoot::new(mount.path().clone(), workspace.quota());
+            let root = QuotaRoot::new(workspace.quota_root().clone(), workspace.quota());
             table.stores[table.by_store[&store_key(&**mount.store())]].workspaces.push((index, root));
         }
         let mut undisclosed = vec![Vec::new(); table.stores.len()];
@@ -104,7 +107,7 @@ impl QuotaTable {
     /// How much of a quota the Stores say is used.
     pub(super) fn usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
         match self.limited.get(quota) {
-            Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
+            Some(workspace) => workspace.mount().store().usage(workspace.quota_root()),
             None => self.stores.iter().try_fold(Usage::default(), StoreQuotas::add_stead_usage),
         }
     }
@@ -171,6 +174,35 @@ fn undisclosed_paths(router: &Router) -> Vec<(&dyn Store, StorePath)> {
         }
     }
     paths
+}
+
+impl Vfs {
+    /// The quotas that a path counts against, and how much of each is used. Where something counts that the caller may
+    /// not look at, nothing seems to be used. Makes no audit record.
+    pub(crate) fn quota_usage(&self, path: &VfsPath) -> Result<Vec<(QuotaLimits, Usage)>> {
+        self.unaudited_call("statfs", [Ok(path.clone())], |call, [path]| {
+            let Some(route) = call.shared().router.route(path) else { return Ok(Vec::new()) };
+            if route.workspace.barrier().is_some() {
+                return Ok(Vec::new());
+            }
+            let store = &**route.workspace.mount().store();
+            let node_path = route.workspace.mount().node_path(route.relative_path);
+            let visibility = Visibility::of(route.workspace.scope());
+            let failed = |cause| Error::Store { path: path.clone(), visibility, cause };
+            let undisclosed = call.shared().quotas.undisclosed_limits(store);
+            let mut quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
+            quotas.retain(|quota| quota.roots().any(|root| node_path.path.is_at_or_below(root)));
+            let usage = |quota: QuotaRoot| {
+                if undisclosed.contains(&quota.limits) {
+                    return Ok((quota.limits, Usage::default()));
+                }
+                let add = |usage: Usage, root| Ok(usage.plus(store.usage(root)?));
+                let usage = quota.roots().try_fold(quota.usage_elsewhere, add).map_err(failed)?;
+                Ok((quota.limits, usage))
+            };
+            quotas.into_iter().map(usage).collect()
+        })
+    }
 }
 
 impl Call<'_> {

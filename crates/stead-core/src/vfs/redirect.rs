@@ -46,6 +46,17 @@ impl fmt::Display for RedirectKind {
     }
 }
 
+/// What symlinks are for the calls through a `Vfs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SymlinkRule {
+    /// They are followed.
+    #[default]
+    Follow,
+    /// They aren't followed: for a call that reads, nothing is at a path that is or goes through one, and a call that
+    /// changes something there is refused. A symlink in the last component can still be removed, moved and copied.
+    Refuse,
+}
+
 /// A path that leads elsewhere.
 struct Redirect {
     kind: RedirectKind,
@@ -97,7 +108,10 @@ impl HiddenRedirect {
             Error::OutsideWorkspaces { .. }
             | Error::RedirectOutside { .. }
             | Error::TooManySymlinks { .. }
+            | Error::SymlinkRefused { .. }
             | Error::ScopeDenied { .. }
+            | Error::FolderDenied { .. }
+            | Error::AccessWithdrawn { .. }
             | Error::Protected { .. }
             | Error::HiddenName { .. }
             | Error::GitRepository { .. }
@@ -198,6 +212,9 @@ impl<'v> Call<'v> {
                     Ok(value) => return Ok((value, resolved)),
                     Err(ResolvedCallError::Store(StoreError::Link(hit))) => {
                         let end = if hit.side == Side::To { N - 1 } else { 0 };
+                        if self.vfs.symlinks == SymlinkRule::Refuse {
+                            return Err(symlink_refusal(&resolved[end], requested[end]));
+                        }
                         (end, Redirect::symlink(&resolved[end], &hit))
                     }
                     Err(error) => return Err(error.into_error(&resolved[0])),
@@ -212,6 +229,19 @@ impl<'v> Call<'v> {
         let rules = self.shared().redirects.as_ref()?;
         let to = rules.redirect(&path.path, path.workspace, path.access)?;
         Some(Redirect::new(RedirectKind::Rule, path, Some(to)))
+    }
+}
+
+/// The error for a path that is or goes through a symlink, where symlinks aren't followed.
+fn symlink_refusal(resolved: &ResolvedPath<'_>, requested: &VfsPath) -> Error {
+    let not_found = || Error::Store {
+        path: requested.clone(),
+        visibility: resolved.visibility(),
+        cause: StoreError::NotFound,
+    };
+    match (resolved.access.is_change(), resolved.visibility()) {
+        (true, Visibility::Visible) => Error::SymlinkRefused { path: requested.clone() },
+        _ => not_found(),
     }
 }
 

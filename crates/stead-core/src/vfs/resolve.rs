@@ -7,6 +7,7 @@ use crate::path::{PathError, VfsPath};
 use crate::router::Route;
 use crate::scope::Access;
 use crate::store::{Attr, LinkHit, NodeKind, NodePath, Store, StoreError, StorePath, StoreResult};
+use crate::vfs::VfsShared;
 use crate::vfs::call::Call;
 use crate::vfs::git_repository::{GitName, RepositoryVerdict};
 use crate::vfs::redirect::HiddenRedirect;
@@ -140,6 +141,19 @@ pub(super) enum Authorized<'a> {
     AboveWorkspaces,
 }
 
+impl VfsShared {
+    /// Whether the caller may use this Workspace so now: its scope allows it, and the caller's rights haven't changed.
+    pub(super) fn allows(&self, workspace: &Workspace, access: Access) -> bool {
+        workspace.scope().allows(access) && self.is_current(workspace, access)
+    }
+
+    /// Whether the caller still has the right that the Workspace's scope gives.
+    pub(super) fn is_current(&self, workspace: &Workspace, access: Access) -> bool {
+        let Some(rights) = &self.current_rights else { return true };
+        !workspace.scope().allows(access) || rights.allow(workspace, access)
+    }
+}
+
 impl<'v> Call<'v> {
     /// Routes a path and authorizes the access. Calls no Store, except to look for the few names that git looks for in
     /// a repository.
@@ -167,6 +181,14 @@ impl<'v> Call<'v> {
         if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
             return Err(behind_barrier(barrier));
         }
+        if !self.shared().is_current(workspace, access) {
+            return Err(Error::AccessWithdrawn { path: path.clone() });
+        }
+        if !workspace.scope().allows(access)
+            && let (Some(folder), Some(note)) = (workspace.title(), &self.shared().denial_note)
+        {
+            return Err(Error::FolderDenied { folder: Arc::clone(folder), access, note: Arc::clone(note) });
+        }
         if !workspace.scope().allows(access) {
             return Err(Error::ScopeDenied {
                 path: path.clone(),
@@ -187,7 +209,7 @@ impl<'v> Call<'v> {
             node_path: workspace.mount().node_path(relative_path),
             hidden: None,
         };
-        let is_change = matches!(access, Access::Write | Access::MoveOut | Access::Restore);
+        let is_change = access.is_change();
         if is_change && !workspace.protect().is_empty() {
             let is_protected = |path: &str| workspace.protect().matches_path_or_ancestor(path);
             if is_protected(relative_path) || resolved.path_in_store().is_some_and(is_protected) {

@@ -11,15 +11,20 @@ pub(crate) fn errno(error: &Error) -> Errno {
             PathError::ComponentTooLong { .. } | PathError::TooLong { .. } | PathError::TooDeep { .. },
         ) => Errno::ENAMETOOLONG,
         Error::Path(PathError::NotUtf8(_)) => Errno::EILSEQ,
-        Error::ScopeDenied { scope: AccessScope::ReadOnly, access: Access::Write, .. } => Errno::EROFS,
+        Error::ScopeDenied { scope: AccessScope::ReadOnly, access: Access::Write, .. }
+        // Of the scopes, only READ_ONLY refuses a write.
+        | Error::FolderDenied { access: Access::Write, .. } => Errno::EROFS,
         Error::Protected { .. } | Error::GitRepository { .. } | Error::ToolNotOffered(_) => Errno::EPERM,
         Error::OutsideWorkspaces { .. }
         | Error::ScopeDenied { .. }
+        | Error::FolderDenied { .. }
+        | Error::AccessWithdrawn { .. }
         | Error::ApprovalRequired { .. }
         | Error::BehindBarrier { .. }
         | Error::NotOwnFile { .. }
         | Error::HiddenName { .. }
         | Error::RedirectOutside { .. }
+        | Error::SymlinkRefused { .. }
         | Error::SyntheticDirectory { .. } => Errno::EACCES,
         Error::TooManySymlinks { .. } => Errno::ELOOP,
         Error::ContainsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,

@@ -42,7 +42,7 @@ pub(super) fn authenticate(
     config: &Config,
     local_agent: Option<&str>,
 ) -> Result<Caller, AuthError> {
-    let check_agent = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
+    let check_agent = |identity: Identity, token| match config.has_agent(&identity.agent) {
         true => Ok(Caller { identity, token }),
         false => Err(AuthError::UnknownAgent(identity.agent)),
     };
@@ -58,10 +58,12 @@ pub(super) fn authenticate(
     if !is_local(headers, client_address) {
         return Err(AuthError::NotLocal);
     }
-    match (local_agent, config.agents.keys().collect::<Vec<_>>().as_slice()) {
-        (Some(agent), _) => check_agent(Identity::agent(agent), None),
+    const MAX_NAMED: usize = 50;
+    let agents: Vec<_> = config.agent_names().take(MAX_NAMED).collect();
+    match (local_agent, agents.as_slice()) {
+        (Some(agent), _) => check_agent(config.identity(agent), None),
         (None, []) => Err(AuthError::NoAgent),
-        (None, [only]) => check_agent(Identity::agent(*only), None),
+        (None, [only]) => check_agent(config.identity(only.as_ref()), None),
         (None, several) => Err(AuthError::AmbiguousAgent(several.iter().map(ToString::to_string).collect())),
     }
 }

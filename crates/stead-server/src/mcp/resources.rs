@@ -33,10 +33,12 @@ pub(super) fn list(view: &SteadView, cursor: Option<&str>) -> Result<ListResourc
         }
     };
     let vfs = view.toolbox.vfs().operation("resources/list");
+    let has_read_tool = view.toolbox.offers_reading();
     let readable: Vec<&VfsPath> = vfs
         .workspaces()
         .filter(|workspace| {
-            workspace.scope().allows(Access::Read)
+            has_read_tool
+                && workspace.scope().allows(Access::Read)
                 && !workspace.approval_policy().requires_approval(Access::Read)
         })
         .map(|workspace| workspace.prefix())
@@ -121,6 +123,10 @@ pub(super) fn read(view: &SteadView, uri: &str) -> Result<ReadResourceResult, Er
 
 fn read_file(view: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
     let path = path_of(uri)?;
+    if !view.toolbox.offers_reading() {
+        let message = "reading is not enabled for your organization, team or role".to_owned();
+        return Err(Failure::new(ErrorKind::Denied, message));
+    }
     let vfs = view.toolbox.vfs().operation("resources/read");
     let content = vfs.read_range(path.as_str(), ByteRange { offset: 0, length: MAX_RESOURCE_BYTES })?;
     if content.size > MAX_RESOURCE_BYTES {

@@ -308,7 +308,8 @@ CREATE TABLE audit_instance(
 
 -- One record each. `id` grows, and is at least the time of insertion in microseconds since 1970. `body` is the record as JSON;
 -- `hash` is BLAKE3 of the chain's previous hash and of `body`. The columns after it only read the body; they are NULL if it isn't
--- valid JSON, so that a damaged record can still be selected and copied.
+-- valid JSON, so that a damaged record can still be selected and copied. The table isn't STRICT, because a STRICT table computes
+-- them at every insertion.
 CREATE TABLE audit(
   id INTEGER PRIMARY KEY,
   instance INTEGER NOT NULL,
@@ -325,7 +326,7 @@ CREATE TABLE audit(
   operation TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.operation' END),
   stead TEXT AS (CASE WHEN json_valid(body) THEN body ->> '$.stead' END),
   files INTEGER AS (CASE WHEN json_valid(body) THEN CAST(body ->> '$.files' AS INTEGER) END)
-) STRICT;
+);
 
 -- What the records from `first` to `last` may contain (`bits`: a Bloom filter), and when the oldest of their calls began, in
 -- microseconds since 1970. Records that no filter covers are read one by one. Filters replace indexes: an index would make each

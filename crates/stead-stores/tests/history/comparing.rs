@@ -12,6 +12,7 @@ crate::on_every_store! {
     versions_are_compared_by_file_and_by_line
     the_log_compares_each_change_with_the_state_before_it
     blame_names_the_agent_that_wrote_each_line
+    texts_in_other_encodings_are_compared_by_line
 }
 
 fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
@@ -98,4 +99,16 @@ fn blame_names_the_agent_that_wrote_each_line(store: &Arc<dyn Store>) {
         })
         .collect();
     assert_eq!(authors_and_lines, ["a one", "b zwei", "a three", "a four"]);
+}
+
+fn texts_in_other_encodings_are_compared_by_line(store: &Arc<dyn Store>) {
+    let a = vfs_for(store, "a");
+    a.write("/w/f", b"caf\xe9\none\n".to_vec()).unwrap();
+    let older = crate::newest(store);
+    a.edit("/w/f", "one", "zw\u{f6}lf", Occurrences::One).unwrap();
+    let lines: Vec<_> = a.blame("/w/f").unwrap().into_iter().map(|line| line.line).collect();
+    assert_eq!(lines, ["caf\u{e9}\n".as_bytes(), "zw\u{f6}lf\n".as_bytes()]);
+    let differences = a.diff("/w", older, crate::newest(store), DiffOptions::default()).unwrap();
+    let expected = "@@ -1,2 +1,2 @@\n caf\u{e9}\n-one\n+zw\u{f6}lf\n";
+    assert_eq!(differences[0].content, Some(ContentDiff::Text(expected.into())));
 }

@@ -6,7 +6,7 @@ use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
-use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
+use stead_core::tools::{OfferedWhen, ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
 use super::nearest::{nearest, quoted_list};
@@ -15,10 +15,16 @@ use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
 /// The names of all Stores.
-struct StoreNames<'d> {
+pub(super) struct StoreNames<'d> {
     /// In the order of the file.
     in_order: &'d [String],
     known: HashSet<&'d str>,
+}
+
+impl<'d> StoreNames<'d> {
+    pub(super) fn new(in_order: &'d [String]) -> Self {
+        StoreNames { in_order, known: in_order.iter().map(String::as_str).collect() }
+    }
 }
 
 /// Reads the agents. `hide` has the hidden globs of Workspaces that set none themselves.
@@ -28,7 +34,7 @@ pub(super) fn agents(
     stores: &[String],
     hide: Option<&[String]>,
 ) -> BTreeMap<String, AgentConfig> {
-    let stores = &StoreNames { in_order: stores, known: stores.iter().map(String::as_str).collect() };
+    let stores = &StoreNames::new(stores);
     let mut agents = BTreeMap::new();
     for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
@@ -42,7 +48,7 @@ pub(super) fn agents(
             ));
         }
         section.reject_unknown_keys();
-        agents.insert(name, AgentConfig { description, workspaces, quota, tools });
+        agents.insert(name, AgentConfig { description, workspaces, quota, tools, membership: None });
     }
     agents
 }
@@ -51,7 +57,9 @@ pub(super) fn agents(
 fn tools(section: &Section<'_>) -> ToolChoice {
     let tool_names = |key: &'static str| -> Option<BTreeSet<String>> {
         let listed = section.texts(key)?;
-        let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+        // The folder tools are those of organizations' agents.
+        let usable = TOOLS.iter().filter(|tool| tool.offered != OfferedWhen::InOrganization);
+        let names: Vec<_> = usable.map(|tool| tool.name).collect();
         for name in &listed.value {
             if !names.contains(&name.value) {
                 let hint = match nearest(name.value, names.iter().copied()) {
@@ -150,7 +158,9 @@ fn workspace(
         hide,
         scratch,
         quota,
+        quota_root: None,
         ask,
+        title: None,
     })
 }
 
@@ -164,7 +174,11 @@ fn parse_path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<Vf
     }
 }
 
-fn known_store(section: &Section<'_>, name: &WithSpan<&str>, stores: &StoreNames<'_>) -> Option<String> {
+pub(super) fn known_store(
+    section: &Section<'_>,
+    name: &WithSpan<&str>,
+    stores: &StoreNames<'_>,
+) -> Option<String> {
     if stores.known.contains(name.value) {
         return Some(name.value.to_owned());
     }

@@ -29,8 +29,13 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Reads `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`.
 pub(super) fn read_quota(section: &Section<'_>) -> QuotaLimits {
+    read_quota_at(section, "quota").unwrap_or_default()
+}
+
+/// Reads the quota under a key.
+pub(super) fn read_quota_at(section: &Section<'_>, key: &'static str) -> Option<QuotaLimits> {
     let mut limits = QuotaLimits::default();
-    let Some(quota) = section.table("quota") else { return limits };
+    let quota = section.table(key)?;
     for (key, limit) in [("bytes", &mut limits.bytes), ("file_bytes", &mut limits.file_bytes)] {
         if let Some(text) = quota.text(key) {
             match parse_bytes(text.value) {
@@ -41,7 +46,7 @@ pub(super) fn read_quota(section: &Section<'_>) -> QuotaLimits {
     }
     limits.files = quota.number("files").map(|number| number.value);
     quota.reject_unknown_keys();
-    limits
+    Some(limits)
 }
 
 /// Reads `[history]`: how long versions are kept.

@@ -1,12 +1,16 @@
 //! The errors of a configuration, with line and column.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stead_core::name::escape_text;
 
 use crate::error::escaped_path;
+
+/// How many problems that say the same are shown.
+const MAX_SHOWN_OF_THE_SAME: usize = 10;
 
 /// Why a configuration can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,13 +110,25 @@ pub struct ConfigProblems {
 impl std::error::Error for ConfigProblems {}
 
 impl fmt::Display for ConfigProblems {
-    /// One line each: `stead.toml:3:1: …`.
+    /// One line each: `stead.toml:3:1: …`. Of those that say the same, only the first few.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}:{problem}", escaped_path(&self.file))?;
+        let (mut counts, mut left_out) = (HashMap::<&str, usize>::new(), 0);
+        let mut newline = "";
+        for problem in &self.problems {
+            let count = counts.entry(&problem.message).or_default();
+            *count += 1;
+            if *count > MAX_SHOWN_OF_THE_SAME {
+                left_out += 1;
+                continue;
+            }
+            let file = problem.file.as_ref().unwrap_or(&self.file);
+            write!(f, "{newline}{}:{problem}", escaped_path(file))?;
+            newline = "\n";
         }
-        Ok(())
+        match left_out {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more of the same"),
+        }
     }
 }
 
@@ -120,6 +136,8 @@ impl fmt::Display for ConfigProblems {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ConfigDiagnostic {
+    /// The file, if it isn't the configuration file itself.
+    pub file: Option<PathBuf>,
     /// The line, counted from 1.
     pub line: usize,
     /// The column, counted from 1 in characters.
@@ -132,12 +150,36 @@ impl ConfigDiagnostic {
     /// A message about what is at this line and column.
     pub(super) fn at((line, column): (usize, usize), message: &str) -> Self {
         // The message may quote names from the file, and these can contain control characters.
-        ConfigDiagnostic { line, column, message: escape_text(message).to_string() }
+        ConfigDiagnostic { file: None, line, column, message: escape_text(message).to_string() }
+    }
+
+    /// The same message about another file.
+    pub(super) fn in_file(self, file: &Path) -> Self {
+        ConfigDiagnostic { file: Some(file.to_owned()), ..self }
     }
 }
 
 impl fmt::Display for ConfigDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_mistakes_the_first_few_are_listed() {
+        let problems = |count| {
+            let problem = |line| ConfigDiagnostic::at((line, 1), "unknown key");
+            ConfigProblems { file: "stead.toml".into(), problems: (1..=count).map(problem).collect() }
+                .to_string()
+        };
+        assert_eq!(problems(10).lines().last(), Some("stead.toml:10:1: unknown key"));
+        assert_eq!(
+            problems(81).lines().collect::<Vec<_>>()[9..],
+            ["stead.toml:10:1: unknown key", "and 71 more of the same"]
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use stead_core::hide::is_hidden_by_default;
 use stead_core::{AccessScope, VfsPath};
 use stead_stores::state_folder_of;
 
@@ -40,6 +41,22 @@ impl ScopedDirectory {
     }
 }
 
+impl ScopedDirectory {
+    /// Why serving the directory itself gives an agent more than serving one above it does.
+    fn warning(&self) -> Option<String> {
+        let path = self.path.to_str()?.trim_start_matches('/');
+        let is_in_git = path.split('/').any(|name| name.eq_ignore_ascii_case(".git"));
+        let reason = if is_hidden_by_default(path) {
+            "by default it is hidden from agents, since it usually holds keys or passwords"
+        } else if is_in_git && self.scope != AccessScope::ReadOnly {
+            "by default agents can't change git's hooks and configuration, which may run programs"
+        } else {
+            return None;
+        };
+        Some(format!("`{}` is served, although {reason}", escaped_path(&self.path)))
+    }
+}
+
 impl Config {
     /// A configuration with these directories as Workspaces of one agent, each at `/` plus the directory's name, with
     /// history.
@@ -64,6 +81,22 @@ impl Config {
     pub fn served_directories(&self, agent: &str) -> Option<Vec<ScopedDirectory>> {
         let is_own = directories_file::is_in_state_folder(&self.file) && self.agents.contains_key(agent);
         is_own.then(|| self.scoped_directories(agent))
+    }
+
+    /// A configuration of [`Config::for_directories`] as the person has it who owns the directories: all of them are
+    /// READ_WRITE, because the scopes in the file are those of the server that was started last. Another configuration is
+    /// returned unchanged.
+    pub fn for_owner(mut self) -> Config {
+        if directories_file::is_in_state_folder(&self.file) {
+            let workspaces = self.agents.values_mut().flat_map(|agent| &mut agent.workspaces);
+            workspaces.for_each(|workspace| workspace.scope = AccessScope::ReadWrite);
+        }
+        self
+    }
+
+    /// Warns of directories that an agent wouldn't see, or couldn't change, if a directory above them was served.
+    pub fn directory_warnings(&self, agent: &str) -> Vec<String> {
+        self.scoped_directories(agent).iter().filter_map(ScopedDirectory::warning).collect()
     }
 
     /// The host directories of an agent's Workspaces.
@@ -132,6 +165,13 @@ fn describe(
 
 /// The path of a directory without symlinks.
 fn resolve(directory: &Path) -> Result<PathBuf> {
+    if let Some(path) = without_mistaken_scope(directory) {
+        let (directory, path) = (escaped_path(directory), escaped_path(path));
+        return Err(Error::Invalid(format!(
+            "`{directory}` doesn't exist; to serve `{path}`, write `{path}:ro` (read only), `{path}:rw` (read and write) or \
+             `{path}:wo` (write only)"
+        )));
+    }
     fs::canonicalize(directory)
         .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
         .map_err(|cause| {
@@ -143,6 +183,14 @@ fn resolve(directory: &Path) -> Result<PathBuf> {
             };
             Error::host(format!("`{}` can't be used{hint}", escaped_path(directory)), cause)
         })
+}
+
+/// The part of a path before its last `:`, if only that part is a directory.
+fn without_mistaken_scope(directory: &Path) -> Option<&Path> {
+    let bytes = directory.as_os_str().as_bytes();
+    let colon = bytes.iter().rposition(|&byte| byte == b':')?;
+    let path = Path::new(OsStr::from_bytes(&bytes[..colon]));
+    (!bytes[colon..].contains(&b'/') && !directory.exists() && path.is_dir()).then_some(path)
 }
 
 /// Says which variable decides where the folder is, but not its path: an agent may read the message.
@@ -192,6 +240,44 @@ mod tests {
         assert_eq!(parse("src:rw"), scoped("src", AccessScope::ReadWrite));
         assert_eq!(parse("/a:b:wo"), scoped("/a:b", AccessScope::WriteOnly));
         assert_eq!(parse(":ro"), scoped(":ro", AccessScope::ReadOnly));
+    }
+
+    #[test]
+    fn a_directory_that_is_hidden_or_protected_by_default_is_warned_of() {
+        let warning = |path: &str, scope| scoped(path, scope).warning();
+        let (read_only, read_write) = (AccessScope::ReadOnly, AccessScope::ReadWrite);
+        for path in ["/home/ann/.ssh", "/home/ann/.aws/sso", "/home/ann/.SSH"] {
+            assert!(warning(path, read_only).unwrap().starts_with(&format!("`{path}` is served")), "{path}");
+        }
+        for path in ["/code/app/.git/hooks", "/code/app/.git"] {
+            assert!(warning(path, read_write).unwrap().contains("hooks"), "{path}");
+            assert_eq!(warning(path, read_only), None);
+        }
+        assert_eq!(warning("/home/ann/code", read_write), None);
+    }
+
+    #[test]
+    fn a_scope_that_does_not_exist_is_refused_with_those_that_do() {
+        let host = tempfile::tempdir().unwrap();
+        let project = host.path().join("proj").to_str().unwrap().to_owned();
+        fs::create_dir(&project).unwrap();
+        fs::create_dir(host.path().join("odd:xx")).unwrap();
+        let refusal = |text: &str| {
+            let directory = ScopedDirectory::parse(OsStr::new(text));
+            serve("agent", &[directory], &host.path().join("state"))
+                .map(drop)
+                .map_err(|error| error.to_string())
+        };
+        for scope in ["xx", "rx", "RW", "", "rw:rw"] {
+            let message = refusal(&format!("{project}:{scope}")).unwrap_err();
+            assert!(message.contains("doesn't exist; to serve"), "{message}");
+            assert!(
+                message.contains(":ro`") && message.contains(":rw`") && message.contains(":wo`"),
+                "{message}"
+            );
+        }
+        assert_eq!(refusal(&format!("{}/odd:xx", host.path().display())), Ok(()));
+        assert!(refusal(&format!("{project}/none:xx")).unwrap_err().contains("can't be used"));
     }
 
     #[test]

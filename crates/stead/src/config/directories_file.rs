@@ -72,7 +72,7 @@ impl DirectoriesFile {
 
     /// Writes the file, unless it says the same already. Other agents in it stay as they are.
     pub(super) fn write(mut self, file: &Path) -> io::Result<()> {
-        if DirectoriesFile::read(file).is_some_and(|current| current.includes(&self)) {
+        if DirectoriesFile::read(file)?.is_some_and(|current| current.includes(&self)) {
             return Ok(());
         }
         let folder = directory_of(file);
@@ -83,7 +83,7 @@ impl DirectoriesFile {
         // Two servers that start at the same time must not lose each other's agent.
         let lock = private_file(&state_directory.join("stead.toml.lock"))?;
         lock.lock()?;
-        if let Some(current) = DirectoriesFile::read(file).filter(|current| current.stores == self.stores) {
+        if let Some(current) = DirectoriesFile::read(file)?.filter(|current| current.stores == self.stores) {
             for (name, agent) in current.agents {
                 self.agents.entry(name).or_insert(agent);
             }
@@ -95,13 +95,28 @@ impl DirectoriesFile {
         fs::rename(&partial, file)
     }
 
-    fn read(file: &Path) -> Option<Self> {
-        toml::from_str(&fs::read_to_string(file).ok()?).ok()
+    /// The file's content; `None` if there is no such file, or it is damaged.
+    fn read(file: &Path) -> io::Result<Option<Self>> {
+        use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
+        match fs::read_to_string(file) {
+            Ok(text) => Ok(toml::from_str(&text).ok()),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidData) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn includes(&self, other: &DirectoriesFile) -> bool {
         self.stores == other.stores
             && other.agents.iter().all(|(name, agent)| self.agents.get(name) == Some(agent))
+    }
+
+    /// The stead of this file, if it is in the folder where a server on its directories keeps its state: not if the folder
+    /// was copied or renamed.
+    fn stead_in(&self, folder: &Path) -> Option<SteadChoice> {
+        let directories = self.directories();
+        let is_own = folder.file_name()? == state_folder_name(&directories).as_str();
+        let directories = directories.into_iter().map(Path::to_owned).collect();
+        is_own.then(|| SteadChoice { file: folder.join(FILE_NAME), directories })
     }
 
     fn directories(&self) -> Vec<&Path> {
@@ -124,7 +139,8 @@ pub(super) fn is_in_state_folder(file: &Path) -> bool {
 
 /// Whether `stead mcp DIR...` has served this directory, which may be gone.
 pub(super) fn has_served(folders: &Path, directory: &Path) -> bool {
-    steads(folders).iter().any(|stead| stead.directories.iter().any(|known| known == directory))
+    let has_directory = |stead: &SteadChoice| stead.directories.iter().any(|known| known == directory);
+    ServedSteads::read(folders).is_ok_and(|served| served.steads.iter().any(has_directory))
 }
 
 /// The file of the stead that has this directory, or else the nearest directory above it. The directory must be an
@@ -132,10 +148,11 @@ pub(super) fn has_served(folders: &Path, directory: &Path) -> bool {
 ///
 /// If several steads have it, the one that has no other directory is meant.
 pub(super) fn find(folders: &Path, directory: &Path) -> Result<Option<PathBuf>, ConfigError> {
-    let steads = steads(folders);
+    let unreadable = |file: PathBuf, error: &io::Error| ConfigError::Unreadable { file, kind: error.kind() };
+    let served = ServedSteads::read(folders).map_err(|error| unreadable(folders.to_owned(), &error))?;
     for directory in directory.ancestors() {
         let has_directory = |stead: &&SteadChoice| stead.directories.iter().any(|known| known == directory);
-        let matching: Vec<_> = steads.iter().filter(has_directory).collect();
+        let matching: Vec<_> = served.steads.iter().filter(has_directory).collect();
         match (matching.iter().find(|stead| stead.directories.len() == 1), matching.as_slice()) {
             (Some(stead), _) | (None, [stead]) => return Ok(Some(stead.file.clone())),
             (None, []) => {}
@@ -143,25 +160,39 @@ pub(super) fn find(folders: &Path, directory: &Path) -> Result<Option<PathBuf>, 
                 return Err(ConfigError::SeveralSteads { choices: matching.into_iter().cloned().collect() });
             }
         }
+        let folder = folders.join(state_folder_name(&[directory]));
+        if let Some((file, error)) = served.unreadable.iter().find(|(file, _)| file.starts_with(&folder)) {
+            return Err(unreadable(file.clone(), error));
+        }
     }
     Ok(None)
 }
 
-/// All steads of `stead mcp DIR...` that have their state in these folders, ordered by their directories.
-fn steads(folders: &Path) -> Vec<SteadChoice> {
-    let Ok(entries) = fs::read_dir(folders) else { return Vec::new() };
-    let stead = |folder: PathBuf| {
-        let file = folder.join(FILE_NAME);
-        let content = DirectoriesFile::read(&file)?;
-        let directories = content.directories();
-        // A folder that was copied or renamed is not where a server on these directories keeps its state.
-        let is_own = folder.file_name()? == state_folder_name(&directories).as_str();
-        let directories = directories.into_iter().map(Path::to_owned).collect();
-        is_own.then_some(SteadChoice { file, directories })
-    };
-    let mut steads: Vec<_> = entries.flatten().filter_map(|entry| stead(entry.path())).collect();
-    steads.sort_by(|a, b| a.directories.cmp(&b.directories));
-    steads
+/// The steads of `stead mcp DIR...` that have their state in some folders.
+struct ServedSteads {
+    /// Ordered by their directories.
+    steads: Vec<SteadChoice>,
+    /// The files that can't be read, so that it is unknown what they serve.
+    unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+impl ServedSteads {
+    fn read(folders: &Path) -> io::Result<Self> {
+        let mut served = ServedSteads { steads: Vec::new(), unreadable: Vec::new() };
+        let entries = match fs::read_dir(folders) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(served),
+            entries => entries?,
+        };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            let file = folder.join(FILE_NAME);
+            match DirectoriesFile::read(&file) {
+                Ok(content) => served.steads.extend(content.and_then(|content| content.stead_in(&folder))),
+                Err(error) => served.unreadable.push((file, error)),
+            }
+        }
+        served.steads.sort_by(|a, b| a.directories.cmp(&b.directories));
+        Ok(served)
+    }
 }
 
 #[cfg(test)]
@@ -222,5 +253,24 @@ mod tests {
         assert_eq!(find(folders.path(), Path::new("/code")), Ok(Some(file.clone())));
         fs::write(&file, "stores = 1").unwrap();
         assert_eq!(find(folders.path(), Path::new("/code")), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_reported_and_not_taken_for_missing() {
+        let folders = tempfile::tempdir().unwrap();
+        let file = served(folders.path(), &["/code"]);
+        // Even the superuser can't read a directory as a file.
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let unreadable = |file: &Path, kind| Err(ConfigError::Unreadable { file: file.to_owned(), kind });
+        let kind = io::ErrorKind::IsADirectory;
+        assert_eq!(find(folders.path(), Path::new("/code/src")), unreadable(&file, kind));
+        assert_eq!(find(folders.path(), Path::new("/other")), Ok(None), "it is about another directory");
+        let no_folder = folders.path().join("file");
+        fs::write(&no_folder, "").unwrap();
+        assert_eq!(
+            find(&no_folder, Path::new("/code")),
+            unreadable(&no_folder, io::ErrorKind::NotADirectory)
+        );
     }
 }

@@ -52,7 +52,7 @@ pub struct HostReport {
 
 impl HostCheck {
     fn diagnostic(&self, message: String) -> ConfigDiagnostic {
-        ConfigDiagnostic { line: self.line, column: self.column, message }
+        ConfigDiagnostic { file: None, line: self.line, column: self.column, message }
     }
 }
 
@@ -130,9 +130,9 @@ impl Config {
     pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.check_host().problems;
         problems.extend(self.contradictions());
-        if self.stores.is_empty() && self.agents.is_empty() {
+        if self.is_empty() {
             let message = "the file is empty: it has no Store and no agent".to_owned();
-            problems.push(ConfigDiagnostic { line: 1, column: 1, message });
+            problems.push(ConfigDiagnostic { file: None, line: 1, column: 1, message });
         }
         match problems.is_empty() {
             true => Ok(()),
@@ -156,7 +156,7 @@ impl Config {
             for (inner, message) in agent.bypass_messages(&self.stores) {
                 let positions = positions.get_or_insert_with(|| self.workspace_positions().collect());
                 let (line, column) = positions.get(&(name, &inner)).copied().unwrap_or((1, 1));
-                problems.push(ConfigDiagnostic { line, column, message });
+                problems.push(ConfigDiagnostic { file: None, line, column, message });
             }
         }
         problems

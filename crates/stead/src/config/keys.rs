@@ -120,7 +120,13 @@ pub(super) static ROOT: TableKeys = TableKeys {
         ),
         key("agents", NamedTables(&[&AGENT]), Is("none"), "", "The agents, by name"),
         key("ttl", Anything, NoEffect, "", "Reserved"),
-        key("organization", Anything, NoEffect, "", "Reserved"),
+        key(
+            "organization",
+            TableList(&ORGANIZATION),
+            Is("none"),
+            "",
+            "The organizations; their agents join those of `agents`",
+        ),
     ],
 };
 
@@ -252,6 +258,113 @@ pub(super) static AGENT: TableKeys = TableKeys {
         key("idle_timeout", Text, NoEffect, "\"30m\"", "Reserved"),
         key("state", Table(&STATE), NoEffect, "", "Reserved"),
         key("executor", Anything, NoEffect, "", "Reserved"),
+    ],
+};
+
+pub(super) static ORGANIZATION: TableKeys = TableKeys {
+    header: "[[organization]]",
+    description: "An organization: teams and agents whose records decide what each agent can reach. The records are in three JSON files, or here.",
+    keys: &[
+        key(
+            "path",
+            Text,
+            Is("none: the records are here"),
+            "\"organizations/acme\"",
+            "The directory with `org.json`, `teams.json` and `agents.json`",
+        ),
+        key("store", Text, Required, "\"code\"", "The name of the Store that has the folders"),
+        key(
+            "id",
+            Text,
+            Is("that of `org.json`"),
+            "\"acme\"",
+            "The id, which is also the name of its directory",
+        ),
+        key("name", Text, Is("the id"), "\"Acme\"", "The name for people"),
+        key(
+            "toolWhitelist",
+            Texts,
+            Is("no tools"),
+            "[\"list_folders\", \"read_file_by_id\"]",
+            "The tools that its agents may have",
+        ),
+        key("teams", TableList(&ORGANIZATION_TEAM), Is("none"), "", "The teams"),
+        key("agents", TableList(&ORGANIZATION_AGENT), Is("none"), "", "The agents"),
+        key(
+            "max_depth",
+            Number,
+            Is("3"),
+            "5",
+            "How many parts the name of a file may have that a folder tool creates",
+        ),
+        key(
+            "max_file_bytes",
+            Size,
+            Is("\"5MiB\""),
+            "\"20MiB\"",
+            "The largest file that a folder tool writes",
+        ),
+        key(
+            "agent_quota",
+            Table(&QUOTA),
+            Is("1,000 files, 100 MB"),
+            "",
+            "Limits on both folders of each agent together",
+        ),
+        key(
+            "team_quota",
+            Table(&QUOTA),
+            Is("2,000 files, 1 GB"),
+            "",
+            "Limits on both folders of each team together",
+        ),
+        key(
+            "structured",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether MCP results have structured data beside the text",
+        ),
+    ],
+};
+
+pub(super) static ORGANIZATION_TEAM: TableKeys = TableKeys {
+    header: "[[organization.teams]]",
+    description: "A team. All its members may change its two folders, and every agent of the organization may read the shared one.",
+    keys: &[
+        key("id", Text, Required, "\"team-hr\"", "The id, which is also the name of its directory"),
+        key("name", Text, Is("the id"), "\"HR\"", "The name for people"),
+        key(
+            "leadership",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether its members may read every agent's shared folder",
+        ),
+        key(
+            "toolWhitelist",
+            Texts,
+            Is("those of the organization"),
+            "[\"list_folders\"]",
+            "The only tools of the organization that its members have",
+        ),
+    ],
+};
+
+pub(super) static ORGANIZATION_AGENT: TableKeys = TableKeys {
+    header: "[[organization.agents]]",
+    description: "An agent of the organization.",
+    keys: &[
+        key("id", Text, Required, "\"agent-marcus\"", "The id, which is also the name of its directory"),
+        key("name", Text, Is("the id"), "\"Marcus\"", "The name for people"),
+        key("teamId", Text, Is("no team"), "\"team-hr\"", "The id of its team"),
+        key(
+            "toolWhitelist",
+            Texts,
+            Is("those of its team"),
+            "[\"list_folders\"]",
+            "The only tools of its team that it has",
+        ),
     ],
 };
 

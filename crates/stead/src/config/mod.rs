@@ -1,7 +1,7 @@
 //! `stead.toml`: the Stores, and which agent sees what of them.
 //!
-//! Parsing depends only on the file's text. It reports all mistakes at once, each with its line and with what was
-//! probably meant.
+//! Parsing depends only on the file's text and on the records of organizations that it names. It reports all mistakes at
+//! once, each with its line and with what was probably meant.
 //!
 //! ```
 //! use std::path::Path;
@@ -34,6 +34,7 @@ mod host_check;
 mod keys;
 mod line_index;
 mod nearest;
+mod organizations;
 mod overlap;
 mod reserved_keys;
 mod section;
@@ -55,8 +56,12 @@ pub use config_error::{ConfigDiagnostic, ConfigError, ConfigProblems, SkipReason
 pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
 pub use keys::json_schema;
+pub use nearest::nearest;
+pub use organizations::{AmbiguousAgent, Membership, OrganizationConfig, RecordKind};
 
+use crate::current_records::RecordFingerprints;
 use host_check::HostCheck;
+use organizations::ParsedOrganizations;
 use section::{Document, Section};
 
 /// The name of the configuration file.
@@ -74,12 +79,15 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// The Stores, by name.
     pub stores: BTreeMap<String, StoreConfig>,
-    /// The agents, by name.
+    /// The agents outside organizations, by name. [`Config::agent`] also finds those of organizations.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// The organizations.
+    pub organizations: Vec<OrganizationConfig>,
     /// Whether calls are recorded in the audit.
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
+    record_fingerprints: RecordFingerprints,
     warnings: Vec<ConfigDiagnostic>,
     host_checks: Vec<HostCheck>,
 }
@@ -133,6 +141,8 @@ pub struct AgentConfig {
     pub quota: QuotaLimits,
     /// The tools that the agent is offered, and which of them need a person's approval.
     pub tools: ToolChoice,
+    /// Which agent of which organization this is, if it is one.
+    pub membership: Option<Membership>,
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -158,8 +168,12 @@ pub struct WorkspaceConfig {
     pub scratch: Vec<String>,
     /// The limits on the Workspace.
     pub quota: QuotaLimits,
+    /// The directory of the Store that the limits count; `None` for `path`.
+    pub quota_root: Option<VfsPath>,
     /// Which calls need a person's approval.
     pub ask: ApprovalPolicy,
+    /// The name for people, which refusals have.
+    pub title: Option<String>,
 }
 
 impl AgentConfig {
@@ -199,7 +213,8 @@ impl Config {
         Config::parse(&text, file)
     }
 
-    /// Parses the text of a file. Relative paths in it are relative to the directory of `file`.
+    /// Parses the text of a file. Relative paths in it are relative to the directory of `file`. Reads the records of
+    /// organizations that are in files of their own.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
         let document = Document::new(text);
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -210,14 +225,16 @@ impl Config {
         let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
         let (problems, warnings, host_checks) = document.finish();
         match parts {
-            Some((database, stores, agents, audit, history)) if problems.is_empty() => Ok(Config {
+            Some(tables) if problems.is_empty() => Ok(Config {
                 file: file.to_owned(),
                 follows_file: true,
-                database,
-                stores,
-                agents,
-                audit,
-                history,
+                database: tables.database,
+                stores: tables.stores,
+                agents: tables.agents,
+                organizations: tables.organizations.all,
+                record_fingerprints: tables.organizations.fingerprints,
+                audit: tables.audit,
+                history: tables.history,
                 warnings,
                 host_checks,
             }),
@@ -270,8 +287,14 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type ConfigTables =
-    (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig, Retention);
+struct ConfigTables {
+    database: DatabaseConfig,
+    stores: BTreeMap<String, StoreConfig>,
+    agents: BTreeMap<String, AgentConfig>,
+    organizations: ParsedOrganizations,
+    audit: AuditConfig,
+    history: Retention,
+}
 
 fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> ConfigTables {
     if table.is_empty() {
@@ -283,11 +306,12 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let stores = stores::stores(&top, directory);
     let hide = agents::hide_globs(&top);
     let agents = agents::agents(document, &top, &stores.names, hide.as_deref());
+    let organizations = organizations::read(&top, directory, &stores.names, &agents, hide.as_deref());
     let audit = read_audit(&top);
     let history = amount::read_history(&top);
     reserved_keys::top_level(&top);
     top.reject_unknown_keys();
-    (database, stores.valid, agents, audit, history)
+    ConfigTables { database, stores: stores.valid, agents, organizations, audit, history }
 }
 
 fn read_audit(top: &Section<'_>) -> AuditConfig {

@@ -1,10 +1,13 @@
 //! Finds the known word that is nearest to a misspelled one.
 
 /// The nearest of `known`, if it is near enough for `written` to be a typing mistake.
-pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let max_distance = (written.chars().count() / 3).max(1);
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = written.chars().count();
+    let max_distance = (length / 3).max(1);
     let distances = known.into_iter().map(|word| (edit_distance(written, word), word));
-    distances.filter(|(distance, _)| *distance <= max_distance).min().map(|(_, word)| word)
+    // A word of which nothing is left was not meant.
+    let near = distances.filter(|(distance, _)| *distance <= max_distance && *distance < length);
+    near.min().map(|(_, word)| word)
 }
 
 /// How many characters have to be inserted, deleted, replaced or swapped with their neighbour.
@@ -57,6 +60,7 @@ mod tests {
         assert_eq!(nearest("prefx", known), Some("prefix"));
         assert_eq!(nearest("stroe", known), Some("store"));
         assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("b", ["a"]), None);
     }
 
     #[test]

@@ -74,6 +74,8 @@ fn rules_of(workspace: &WorkspaceConfig) -> WorkspaceConfig {
         description: None,
         scratch: Vec::new(),
         quota: QuotaLimits::default(),
+        quota_root: None,
+        title: None,
         ..workspace.clone()
     }
 }

@@ -35,8 +35,5 @@ pub(super) fn agent(section: &Section<'_>) {
 /// Top-level tables.
 pub(super) fn top_level(top: &Section<'_>) {
     top.table("ttl");
-    top.tables("organization");
-    for key in ["ttl", "organization"] {
-        top.warn_no_effect(key);
-    }
+    top.warn_no_effect("ttl");
 }

@@ -37,6 +37,14 @@ impl<'t> Document<'t> {
         self.problems.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
     }
 
+    /// Reports a mistake or a warning that has its position already, such as one in another file.
+    pub(super) fn add_diagnostic(&self, severity: Severity, diagnostic: ConfigDiagnostic) {
+        match severity {
+            Severity::Problem => self.problems.borrow_mut().push(diagnostic),
+            Severity::Warning => self.warnings.borrow_mut().push(diagnostic),
+        }
+    }
+
     /// Reports something that has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
         self.warnings.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));
@@ -53,7 +61,7 @@ impl<'t> Document<'t> {
         self.position(span).0
     }
 
-    fn position(&self, span: &Range<usize>) -> (usize, usize) {
+    pub(super) fn position(&self, span: &Range<usize>) -> (usize, usize) {
         self.lines.line_and_column(span.start)
     }
 
@@ -69,6 +77,15 @@ impl<'t> Document<'t> {
         warnings.sort();
         (problems, warnings, self.host_checks.into_inner())
     }
+}
+
+/// Whether a configuration can be used despite what a diagnostic says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Severity {
+    /// It can't.
+    Problem,
+    /// It can.
+    Warning,
 }
 
 /// One table of the file.
@@ -103,6 +120,16 @@ impl<'d> Section<'d> {
     /// Adds a check to make on the host, about this value.
     pub(super) fn add_host_check<T>(&self, value: &WithSpan<T>, kind: HostCheckKind) {
         self.document.add_host_check(&value.span, kind);
+    }
+
+    /// Where the table is in the file.
+    pub(super) fn position(&self) -> (usize, usize) {
+        self.document.position(&self.span)
+    }
+
+    /// The file that the table is in.
+    pub(super) fn document(&self) -> &'d Document<'d> {
+        self.document
     }
 
     fn qualified_name(&self, name: &str) -> String {

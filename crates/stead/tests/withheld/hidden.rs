@@ -140,6 +140,25 @@ fn an_undo_leaves_hidden_names_as_they_are_and_does_not_name_them() {
     }
 }
 
+#[test]
+fn an_undo_does_not_list_an_operation_on_hidden_names_only() {
+    for (store, _guard) in stores() {
+        let owner = agent_without_hiding(&store);
+        owner.vfs().write("/w/a", "1\n").unwrap();
+        owner.vfs().operation("canary_tool").write("/w/canary", "canary\n").unwrap();
+        let agent = agent(&store);
+        for (dry_run, on_conflict) in
+            [(true, OnConflict::Refuse), (true, OnConflict::Skip), (false, OnConflict::Refuse)]
+        {
+            let options = UndoOptions { dry_run, on_conflict };
+            let answer = agent.vfs().undo(UndoTarget::Last(2), options).unwrap();
+            assert_reveals_nothing(&format!("{answer:?}"));
+            assert_eq!(answer.conflicts.len(), 1, "{answer:?}");
+            assert_eq!((answer.undone.len(), answer.incomplete.len()), (1, 0), "{answer:?}");
+        }
+    }
+}
+
 /// Moves `/w/plain` to `/w/special`, as an agent whose rules concern what another one then puts there.
 fn moved_directory(agent: &Stead, owner: &Stead) {
     agent.vfs().mkdir("/w/plain", Parents::Required).unwrap();
@@ -154,7 +173,10 @@ fn an_undo_or_a_restore_moves_no_directory_along_with_hidden_or_protected_names(
         let owner = base().with_hide([""; 0]).and_then(|all| all.with_protect([""; 0])).unwrap();
         let owner = Stead::builder("owner").add_workspace(owner).build().unwrap();
         for (rule, reason) in [
-            (base().with_hide(["special/config"]).unwrap(), "it contains names that are hidden from agents"),
+            (
+                base().with_hide(["special/config"]).unwrap(),
+                "it contains names that are hidden from agents, here or where it would go",
+            ),
             (
                 base().with_protect(["special/config"]).unwrap(),
                 "it contains names that agents may not change",

@@ -36,6 +36,13 @@ pub(super) struct AuditFilter {
     until: Option<Timestamp>,
 }
 
+/// The full name of the agent that `--agent` names. Records of an agent that isn't configured any more are found by its name.
+fn named_agent(session: &Session) -> Option<String> {
+    let name = session.named_agent()?;
+    let full_name = session.config().ok().and_then(|config| session.agent(&config).ok());
+    Some(full_name.unwrap_or_else(|| name.to_owned()))
+}
+
 fn parse_fact(text: &str) -> Result<(FactName, String), String> {
     let (name, value) = text.split_once('=').ok_or("a fact is given as NAME=VALUE")?;
     let name = name.parse().map_err(|error: stead::InvalidFact| error.to_string())?;
@@ -50,7 +57,7 @@ impl AuditFilter {
     ) -> Result<AuditQuery, CommandError> {
         let path = self.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
         let mut query = AuditQuery {
-            agent: session.named_agent().map(str::to_owned),
+            agent: named_agent(session),
             thread: session.named_thread().map(str::to_owned),
             path,
             call: self.call,

@@ -78,6 +78,8 @@ pub(super) enum EditError {
     Invalid(String),
     #[error("`{0}` in it isn't what the host expects there")]
     WrongType(String),
+    #[error("it has `{0}` twice in one object, and a host reads only one of them")]
+    Duplicate(String),
 }
 
 impl Host {

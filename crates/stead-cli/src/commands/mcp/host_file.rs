@@ -13,6 +13,8 @@ use crate::human;
 
 /// What is added to the name of a file for the name of its backup.
 const BACKUP_SUFFIX: &str = ".stead-backup";
+/// What some editors write at the beginning of a file. It stays.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Longer lines are cut in a difference: one may hold a whole file, with secrets of other programs.
 const MAX_SHOWN_CHARS: usize = 200;
 
@@ -21,8 +23,8 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub(super) struct HostFile {
     /// Its path, without symlinks if the file exists: a file that is kept elsewhere is changed there.
     path: PathBuf,
-    /// Its text; `None` if it doesn't exist.
-    text: Option<String>,
+    /// Its content, perhaps with a byte order mark; `None` if it doesn't exist.
+    content: Option<String>,
 }
 
 impl HostFile {
@@ -41,8 +43,8 @@ impl HostFile {
         }
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         match fs::read_to_string(&path) {
-            Ok(text) => Ok(HostFile { path, text: Some(text) }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HostFile { path, text: None }),
+            Ok(content) => Ok(HostFile { path, content: Some(content) }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HostFile { path, content: None }),
             Err(error) => {
                 Err(CommandError::host(format!("`{}` can't be read", human::host_path(&path)), error))
             }
@@ -53,15 +55,16 @@ impl HostFile {
         &self.path
     }
 
-    /// The text; empty if the file doesn't exist.
+    /// The text without a byte order mark; empty if the file doesn't exist.
     pub(super) fn text(&self) -> &str {
-        self.text.as_deref().unwrap_or_default()
+        let content = self.content.as_deref().unwrap_or_default();
+        content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content)
     }
 
     /// What would change with this text, in the style of `diff -u`.
     pub(super) fn difference(&self, new: &str) -> String {
         let shown_path = human::host_path(&self.path);
-        let before = if self.text.is_some() { &*shown_path } else { "/dev/null" };
+        let before = if self.content.is_some() { &*shown_path } else { "/dev/null" };
         let diff = TextDiff::from_lines(self.text(), new);
         let text = diff.unified_diff().context_radius(1).header(before, &shown_path).to_string();
         let cut = |line: &str| match line.char_indices().nth(MAX_SHOWN_CHARS) {
@@ -75,7 +78,7 @@ impl HostFile {
     /// the old or the new text. Refuses if the file has changed since it was read.
     pub(super) fn replace(&self, new: &str) -> Result<Option<PathBuf>, CommandError> {
         let shown_path = human::host_path(&self.path);
-        if HostFile::read(&self.path)?.text != self.text {
+        if HostFile::read(&self.path)?.content != self.content {
             return Err(CommandError::Message(
                 ErrorKind::Conflict,
                 format!("`{shown_path}` has just been changed by another program; run the command again"),
@@ -88,7 +91,7 @@ impl HostFile {
     fn write(&self, new: &str) -> io::Result<Option<PathBuf>> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)?;
-        let permissions = match &self.text {
+        let permissions = match &self.content {
             Some(_) => fs::metadata(&self.path)?.permissions(),
             // The usual one of new files, which the umask narrows.
             None => fs::Permissions::from_mode(0o666),
@@ -96,21 +99,24 @@ impl HostFile {
         // The error of the crate names the temporary file, which says nothing to the user.
         let temporary = tempfile::Builder::new().permissions(permissions.clone()).tempfile_in(directory);
         let mut file = temporary.map_err(|error| io::Error::from(error.kind()))?;
+        if self.content.as_deref().is_some_and(|content| content.starts_with(BYTE_ORDER_MARK)) {
+            file.write_all(BYTE_ORDER_MARK.as_bytes())?;
+        }
         file.write_all(new.as_bytes())?;
-        if self.text.is_some() {
+        if self.content.is_some() {
             // Despite the umask.
             file.as_file().set_permissions(permissions.clone())?;
         }
         file.as_file().sync_all()?;
-        let backup =
-            self.text.as_deref().map(|text| self.write_backup(text, permissions.mode())).transpose()?;
+        let backup = self.content.as_deref().map(|content| self.write_backup(content, permissions.mode()));
+        let backup = backup.transpose()?;
         file.persist(&self.path)?;
         Ok(backup)
     }
 
     /// Writes the backup as a new file: an earlier backup may have what was there before Stead, and a link of that name
     /// may lead to any file.
-    fn write_backup(&self, text: &str, mode: u32) -> io::Result<PathBuf> {
+    fn write_backup(&self, content: &str, mode: u32) -> io::Result<PathBuf> {
         let name = |number: u32| {
             let mut name = self.path.clone().into_os_string();
             name.push(BACKUP_SUFFIX);
@@ -125,7 +131,7 @@ impl HostFile {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 file => {
                     let mut file = file?;
-                    file.write_all(text.as_bytes())?;
+                    file.write_all(content.as_bytes())?;
                     file.sync_all()?;
                     return Ok(backup);
                 }
@@ -161,6 +167,18 @@ mod tests {
         }
         assert!(backup.ends_with("dotfiles.json.stead-backup-2") && backup_name.is_symlink());
         assert_eq!(fs::read_dir(host.path()).unwrap().count(), 5, "nothing else is left behind");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text_and_stays() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("settings.json");
+        fs::write(&path, "\u{feff}{}").unwrap();
+        let file = HostFile::read(&path).unwrap();
+        assert_eq!(file.text(), "{}");
+        let backup = file.replace("new").unwrap().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "\u{feff}new");
+        assert_eq!(fs::read_to_string(backup).unwrap(), "\u{feff}{}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) fn set(
     let file =
         root.object_value_or_create().ok_or_else(|| EditError::WrongType("the whole file".to_owned()))?;
     let wrong_type = |key: &str| EditError::WrongType(key.to_owned());
+    check_keys_differ(&file, servers, name)?;
     let entries = file.object_value_or_create(servers).ok_or_else(|| wrong_type(servers))?;
     match entries.object_value(name).filter(|entry| entry.get("command").is_some()) {
         Some(entry) => set_keys(&entry, keys),
@@ -53,6 +54,7 @@ pub(super) fn remove(text: &str, syntax: Syntax, servers: &str, name: &str) -> R
     }
     let root = parse(text, syntax)?;
     let file = root.object_value().ok_or_else(|| EditError::WrongType("the whole file".to_owned()))?;
+    check_keys_differ(&file, servers, name)?;
     if let Some(entries) = file.get(servers) {
         let entries = entries.object_value().ok_or_else(|| EditError::WrongType(servers.to_owned()))?;
         if let Some(entry) = entries.get(name) {
@@ -60,6 +62,23 @@ pub(super) fn remove(text: &str, syntax: Syntax, servers: &str, name: &str) -> R
         }
     }
     Ok(root.to_string())
+}
+
+/// Refuses a file in which the entry, or what leads to it, exists twice: it is unknown which of them the host reads.
+fn check_keys_differ(file: &CstObject, servers: &str, name: &str) -> Result<(), EditError> {
+    let count = |object: &CstObject, key: &str| {
+        let names =
+            object.properties().into_iter().filter_map(|property| property.name()?.decoded_value().ok());
+        names.filter(|name| name == key).count()
+    };
+    let check = |object: &CstObject, key: &str| match count(object, key) {
+        0 | 1 => Ok(object.object_value(key)),
+        _ => Err(EditError::Duplicate(key.to_owned())),
+    };
+    let Some(entries) = check(file, servers)? else { return Ok(()) };
+    let Some(entry) = check(&entries, name)? else { return Ok(()) };
+    let keys = entry.properties().into_iter().filter_map(|property| property.name()?.decoded_value().ok());
+    keys.into_iter().try_for_each(|key| check(&entry, &key).map(drop))
 }
 
 fn parse(text: &str, syntax: Syntax) -> Result<CstRootNode, EditError> {
@@ -124,6 +143,19 @@ mod tests {
 
     fn remove(text: &str) -> Result<String, EditError> {
         super::remove(text, Syntax::WithComments, "servers", "stead")
+    }
+
+    #[test]
+    fn a_file_with_a_key_twice_on_the_way_to_the_entry_is_refused() {
+        for (text, key) in [
+            (r#"{"servers": {}, "servers": {}}"#, "servers"),
+            (r#"{"servers": {"stead": {}, "st\u0065ad": {}}}"#, "stead"),
+            (r#"{"servers": {"stead": {"command": "a", "command": "b"}}}"#, "command"),
+        ] {
+            assert_eq!(set(text, "."), Err(EditError::Duplicate(key.to_owned())));
+            assert_eq!(remove(text), Err(EditError::Duplicate(key.to_owned())));
+        }
+        assert!(set(r#"{"a": 1, "a": 2, "servers": {"other": {"a": 1, "a": 2}}}"#, ".").is_ok());
     }
 
     #[test]

@@ -19,8 +19,7 @@ pub(super) fn start_line(config: &Config, agent: &str, named_config: Option<&Pat
     };
     let several = Config::read(config.file()).is_ok_and(|file| file.agents.len() > 1);
     let agent = if several { format!(" --agent {}", shell_word(agent)) } else { String::new() };
-    // Only where an agent may read and write can its changes be undone.
-    if directories.iter().any(|directory| directory.scope == AccessScope::ReadWrite) {
+    if directories.iter().any(|directory| directory.scope != AccessScope::ReadOnly) {
         format!(
             "stead: to undo what the agent changes: `{stead} undo{agent}` (`log`, `diff` and `audit` show it)"
         )

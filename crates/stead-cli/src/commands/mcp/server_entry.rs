@@ -34,12 +34,11 @@ impl ServerEntry {
         let directories = if directories.is_empty() {
             let config = session.config()?;
             let agent = session.agent(&config)?;
-            if !config.agents.contains_key(agent) {
-                let known = config.agents.keys().cloned().collect();
-                return Err(Error::UnknownAgent { name: agent.to_owned(), known }.into());
+            if !config.has_agent(&agent) {
+                return Err(Error::unknown_agent(&config, &agent).into());
             }
-            add_option("--agent", agent);
-            match config.served_directories(agent) {
+            add_option("--agent", &agent);
+            match config.served_directories(&agent) {
                 Some(directories) => directories,
                 None => {
                     let file = std::path::absolute(config.file()).and_then(|file| file.canonicalize());

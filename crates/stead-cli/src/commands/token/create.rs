@@ -22,9 +22,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let identity = session.identity(&config)?;
-    if !config.agents.contains_key(&identity.agent) {
-        let known = config.agents.keys().cloned().collect();
-        return Err(stead::Error::UnknownAgent { name: identity.agent, known }.into());
+    if !config.has_agent(&identity.agent) {
+        return Err(stead::Error::unknown_agent(&config, &identity.agent).into());
     }
     let now = SystemClock.now();
     let nanos = args.expires.map(|duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX));

@@ -200,6 +200,8 @@ pub fn an_edit_replaces_text(t: &Subject) {
     assert_eq!(t.read("file"), "\u{feff}oNe\r\nzwei\r\nNo NewliNe at the eNd".as_bytes());
 
     let mut large = aperiodic_bytes(600_000);
+    // With NUL it would be binary.
+    large.iter_mut().for_each(|byte| *byte = (*byte).max(1));
     large[300_000..300_006].copy_from_slice(b"needle");
     t.write("large", &large);
     t.apply_one(edit("large", "needle", "thread and needle"));
@@ -217,6 +219,11 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
     };
     assert_eq!(mismatch("x"), MismatchReason::NotFound(None));
     assert_eq!(mismatch("a"), MismatchReason::Ambiguous { count: 2, lines: vec![1] });
+    t.write("binary", "a\0b");
+    let StoreError::EditMismatch(mismatch) = t.assert_step_refused(edit("binary", "a", "y")) else {
+        panic!()
+    };
+    assert_eq!(mismatch.reason, MismatchReason::Binary);
     assert!(matches!(t.assert_step_refused(edit("missing", "a", "y")), StoreError::NotFound));
     assert!(matches!(t.assert_step_refused(edit("missing/file", "a", "y")), StoreError::NotFound));
     assert!(matches!(t.assert_step_refused(edit("dir", "a", "y")), StoreError::IsADirectory));

@@ -189,6 +189,7 @@ macro_rules! store_suite {
                 ;
                 searching:
                     a_search_finds_lines
+                    a_search_finds_text_in_every_encoding
                     a_search_shows_context_lines
                     a_search_counts_or_names_files
                     a_search_includes_and_excludes

@@ -8,6 +8,7 @@ use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::search::{FileHits, Grep, GrepOutput, GrepQuery, Hits, IgnoreRules, LeftOut, LineRole, Multiline};
 use crate::store::{NodePath, StoreError, StorePath};
+use crate::text_encoding::TextEncoding;
 
 /// A search without globs.
 pub(crate) fn grep(pattern: &str, configure: impl FnOnce(&mut GrepQuery)) -> Grep {
@@ -62,6 +63,24 @@ pub fn a_search_finds_lines(t: &Subject) {
     assert_eq!(lines("src/lib.rs")[1], (3, "// another needle".to_owned(), LineRole::Match));
     assert_eq!(lines("large.txt"), [(100_001, "the needle at the end".to_owned(), LineRole::Match)]);
     assert!(grep_hits(t, &NodePath::root(), &grep("nowhere to be found", |_| ())).is_empty());
+}
+
+pub fn a_search_finds_text_in_every_encoding(t: &Subject) {
+    let utf_16 = |text: &str| TextEncoding::Utf16Le.encode(text).unwrap().into_owned();
+    t.write("latin-1", b"one\ncaf\xe9 needle\n");
+    t.write("utf-16", utf_16("\u{feff}one\r\ncaf\u{e9} needle\r\n"));
+    // Large enough to be searched as a stream.
+    let filler = "filler\n".repeat(1_300_000);
+    t.write("large-latin-1", [filler.as_bytes(), b"caf\xe9 needle\n"].concat());
+    t.write("large-utf-16", utf_16(&format!("\u{feff}{filler}caf\u{e9} needle\n")));
+    let hits = grep_hits(t, &NodePath::root(), &grep("caf\u{e9} n.*e", |_| ()));
+    let lines =
+        hits.iter().flat_map(|(path, hits)| hits.lines.iter().map(move |line| (&**path, line.number)));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        [("large-latin-1", 1_300_001), ("large-utf-16", 1_300_001), ("latin-1", 2), ("utf-16", 2)]
+    );
+    assert!(hits.values().all(|hits| hits.lines[0].text == "caf\u{e9} needle"));
 }
 
 pub fn a_search_shows_context_lines(t: &Subject) {

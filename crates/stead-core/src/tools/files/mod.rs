@@ -121,7 +121,7 @@ fn write_options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
 }
 
 /// The decoded content to write. It is moved out of the arguments, not copied.
-fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
+pub(super) fn decode_content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     let text = arguments.take_text("content");
     match arguments.optional_text("encoding") {
         Some("base64") => BASE64
@@ -136,8 +136,8 @@ const NO_IGNORE: Field =
 const OUT_LEFT_OUT: Field =
     Field::optional("left_out", FieldType::Text, "What was left out because it is ignored.");
 
-const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
-const ENCODING_IN: Field = Field::optional(
+pub(super) const CONTENT: Field = Field::required("content", FieldType::Text, "The text.");
+pub(super) const ENCODING_IN: Field = Field::optional(
     "encoding",
     FieldType::OneOf(&["utf-8", "base64"]),
     "Encoding of content; utf-8 if absent.",

@@ -199,3 +199,21 @@ fn an_edit_keeps_the_encoding_that_a_read_names() {
          it UTF-8"
     );
 }
+
+#[test]
+fn a_binary_file_is_not_edited_and_nothing_is_appended_to_half_a_character() {
+    let tools = toolbox_with_all_scopes();
+    let (binary, odd) = (b"one\0two".to_vec(), b"\xff\xfeo\0n\0e\0\n".to_vec());
+    tools.vfs().write("/rw/binary", binary.clone()).unwrap();
+    tools.vfs().write("/rw/odd", odd.clone()).unwrap();
+    let arguments = json!({ "path": "/rw/binary", "old_string": "one", "new_string": "1" });
+    assert_eq!(
+        failure(&tools, "edit_file", arguments).message,
+        "`/rw/binary` is binary, and only text can be edited; write the whole file instead"
+    );
+    assert_eq!(
+        failure(&tools, "append_file", json!({ "path": "/rw/odd", "content": "two" })).message,
+        "`/rw/odd` is a text in UTF-16LE that ends in the middle of a character; write the whole file instead"
+    );
+    assert_eq!((content(&tools, "/rw/binary"), content(&tools, "/rw/odd")), (binary, odd));
+}

@@ -3,6 +3,7 @@
 mod approvals;
 mod arguments;
 mod editing;
+mod folders;
 mod hints;
 mod ignored_files;
 mod model_text;

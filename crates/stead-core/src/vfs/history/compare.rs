@@ -12,6 +12,7 @@ use crate::store::{
     ContentRef, NodeChange, NodeId, NodeKind, NodeState, Revision, RevisionId, RevisionNumber, RevisionQuery,
     Store, StoreError, StorePath, StoreResult,
 };
+use crate::text_encoding::TextEncoding;
 use crate::vfs::call::Call;
 use crate::vfs::history::restore::check_retained;
 use crate::vfs::history::{StoreGroup, read_content};
@@ -82,7 +83,7 @@ impl DifferenceKind {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BlameLine {
-    /// The line, with its ending.
+    /// The line in UTF-8, with its ending.
     pub line: Vec<u8>,
     /// The revision that wrote the line. `None` if it is unknown, older than the history, or outside what the caller
     /// may see.
@@ -243,9 +244,9 @@ impl Call<'_> {
         if unknown || large {
             return Ok(Some(ContentDiff::Binary));
         }
-        // The lines of both contents are held next to the contents themselves.
+        // The texts of both contents and their lines are held next to the contents themselves.
         let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
-        let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
+        let _memory = self.reserve(sizes.sum::<u64>() * 6)?;
         let bytes = |content: &Option<ContentRef>| match content {
             Some(content) => read_content(store, content),
             None => Ok(Vec::new()),
@@ -288,12 +289,12 @@ impl Call<'_> {
                 }
             }
         }
-        // All states of the file are in memory at once.
+        // All states of the file are in memory at once, and so are their texts.
         let size = states.iter().map(|(content, _)| content.size()).sum();
         if size > super::MAX_CONTENT_SIZE {
             return Err(failed(StoreError::TooLarge { size, limit: super::MAX_CONTENT_SIZE }));
         }
-        let _memory = self.reserve(size * 2).map_err(failed)?;
+        let _memory = self.reserve(size * 3).map_err(failed)?;
         let (mut contents, mut writers) = (Vec::new(), Vec::new());
         for (content, writer) in states {
             contents.push(read_content(store, content).map_err(failed)?);
@@ -312,10 +313,11 @@ impl Call<'_> {
             writers.push(if changed_node.is_none() { Writer::Unknown } else { Writer::AnotherProgram });
             contents.push(present);
         }
-        if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
-            return Err(Error::Binary { path: path.clone() });
-        }
-        let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
+        let texts: Option<Vec<_>> =
+            contents.iter().map(|content| TextEncoding::decode_content(content)).collect();
+        let Some(texts) = texts else { return Err(Error::Binary { path: path.clone() }) };
+        let texts: Vec<_> = texts.iter().map(|text| text.as_bytes()).collect();
+        let lines = blame::blame(&texts).into_iter().map(|(writer, line)| {
             let by_another_program = matches!(writers[writer], Writer::AnotherProgram);
             let (revision, operation) = match &writers[writer] {
                 Writer::Revision(revision, operation) => (Some(*revision), Some(operation.clone())),

@@ -116,6 +116,12 @@ impl StoreRevert<'_> {
         Ok(revisions)
     }
 
+    /// Whether an operation made changes that the caller may see; those that it may not see have been dropped.
+    fn has_visible_changes(&self, operation: OperationId) -> bool {
+        let mut revisions = self.revisions.revisions.iter();
+        revisions.any(|revision| revision.operation.id == operation && !revision.changes.is_empty())
+    }
+
     /// The paths of a node in the Store, newest first: the current one, then the former ones.
     fn paths_of(&self, node: NodeId) -> impl Iterator<Item = &StorePath> {
         let current = self.revisions.current.get(&node).map(|current| &current.path);
@@ -231,6 +237,10 @@ impl Call<'_> {
             planned.iter().flat_map(PlannedRevert::incomplete_operations).collect();
         for operation in summary.undone.iter().flatten().cloned() {
             if incomplete.contains(&operation.id) {
+                // The log doesn't show an operation of which the caller may not see anything. One conflict stands for all.
+                if !planned.iter().any(|plan| plan.revert.has_visible_changes(operation.id)) {
+                    continue;
+                }
                 let is_partial =
                     planned.iter().any(|plan| plan.steps.effective_operations.contains(&operation.id));
                 result.incomplete.push(IncompleteUndo { operation, is_partial });
@@ -465,7 +475,9 @@ impl Call<'_> {
             Err(StoreError::Protected { .. }) => {
                 Err("it contains names that agents may not change".to_owned())
             }
-            Err(_) => Err("it contains names that are hidden from agents".to_owned()),
+            Err(_) => {
+                Err("it contains names that are hidden from agents, here or where it would go".to_owned())
+            }
         }
     }
 

@@ -48,7 +48,7 @@ impl Call<'_> {
     /// The Stores with history, each with the Workspaces that allow this access.
     fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
         let mut groups: Vec<StoreGroup<'_>> = Vec::new();
-        for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
+        for workspace in self.vfs.workspaces().filter(|workspace| self.shared().allows(workspace, access)) {
             let store = workspace.mount().store();
             match groups.iter_mut().find(|group| same_store(&**group.store, &**store)) {
                 Some(group) => group.workspaces.push(workspace),

@@ -58,7 +58,8 @@ pub struct RevertResult {
     pub operation: Option<OperationId>,
     /// The operations that were undone as a whole, newest first, without those that have no effect any more.
     pub undone: Vec<Operation>,
-    /// The operations of which something stays as it is, newest first. They don't count as undone.
+    /// The operations of which something stays as it is, newest first. They don't count as undone. An operation of which
+    /// the caller may not see anything isn't listed; it is a conflict.
     pub incomplete: Vec<IncompleteUndo>,
     /// What it does to each path.
     pub changes: Vec<PathChange>,

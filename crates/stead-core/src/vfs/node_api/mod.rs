@@ -37,7 +37,6 @@ use crate::store::{Feed, FeedEntry, NodeId, Parents, QuotaLimits, Store, StoreEr
 use crate::vfs::Vfs;
 use crate::vfs::call::{Call, ParsedPath};
 use crate::vfs::hiding::HiddenFiles;
-use crate::vfs::quota::DraftCounting;
 use crate::vfs::resolve::ResolvedPath;
 use crate::workspace::Workspace;
 
@@ -114,41 +113,10 @@ impl NodeApi {
     /// The quota with the fewest bytes left among those that a path counts against, and its usage; `None` if there is
     /// none.
     pub fn tightest_quota(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
-        self.vfs.unaudited_call("statfs", [Ok(path.clone())], |call, [path]| {
-            let Some(route) = call.shared().router.route(path) else { return Ok(None) };
-            if route.workspace.barrier().is_some() {
-                return Ok(None);
-            }
-            let store = &**route.workspace.mount().store();
-            let node_path = route.workspace.mount().node_path(route.relative_path);
-            let failed = |cause| call.store_error(path, route.workspace, cause);
-            let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            let quotas = call.quotas_for(store, DraftCounting::Counted).map_err(failed)?;
-            let undisclosed = call.shared().quotas.undisclosed_limits(store);
-            for quota in quotas {
-                if !quota.roots().any(|root| node_path.path.is_at_or_below(root)) {
-                    continue;
-                }
-                let mut usage = quota.usage_elsewhere;
-                for root in quota.roots() {
-                    usage = usage.plus(store.usage(root).map_err(failed)?);
-                }
-                // If something counts that the caller may not look at, only the limit is disclosed.
-                if undisclosed.contains(&quota.limits) {
-                    usage = Usage::default();
-                }
-                let remaining_bytes = |limits: &QuotaLimits, usage: &Usage| {
-                    limits.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(usage.bytes))
-                };
-                let is_tighter = tightest.as_ref().is_none_or(|(limits, used)| {
-                    remaining_bytes(&quota.limits, &usage) < remaining_bytes(limits, used)
-                });
-                if is_tighter {
-                    tightest = Some((quota.limits, usage));
-                }
-            }
-            Ok(tightest)
-        })
+        let remaining_bytes = |(limits, usage): &(QuotaLimits, Usage)| {
+            limits.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(usage.bytes))
+        };
+        Ok(self.vfs.quota_usage(path)?.into_iter().min_by_key(remaining_bytes))
     }
 
     fn workspace_index(&self, workspace: &Workspace) -> usize {

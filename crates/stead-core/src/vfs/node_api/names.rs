@@ -168,11 +168,15 @@ impl NodeApi {
                 return Ok((lookup, tag));
             }
             let before = call.check_node(&resolved, node)?;
-            call.join_creating_operation(resolved.workspace.mount().store(), node);
+            let store = resolved.workspace.mount().store();
+            // A program sets the mode and the times of a file that it creates, such as `tar`, before it closes it.
+            if before.kind == NodeKind::File && !self.vfs.shared.open_nodes.is_open(store, node) {
+                resolved.check_openable()?;
+            }
+            call.join_creating_operation(store, node);
             call.name_as_set_attributes(&resolved);
             let step = Step::SetAttr { at: resolved.node_path.clone(), mode, modified };
             let attr = call.change_at(&resolved, vec![step], Vec::new())?;
-            let store = resolved.workspace.mount().store();
             self.vfs.shared.open_nodes.move_edit_base(store, node, before.tag, attr.tag);
             Ok((self.created_lookup(&resolved, attr), before.tag))
         })

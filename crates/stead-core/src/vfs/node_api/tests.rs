@@ -241,13 +241,16 @@ fn a_hidden_file_is_listed_with_its_attributes_and_not_opened() {
     file.write_at(0, b"secret").unwrap();
     file.flush().unwrap();
     assert_eq!(file.read_at(0, &mut [0; 6]).unwrap(), 6);
+    let created = t.api.lookup(&rw, &name(".env")).unwrap();
+    t.api.set_attributes((&created.path, created.node.unwrap()), Some(0o640), None).unwrap();
     drop(file);
     t.api.symlink(&rw, &name("id_rsa"), b"a").unwrap();
     assert_eq!(t.names("/rw"), ["deep", ".env", "a", "dir", "id_rsa"]);
     let lookup = t.api.lookup(&rw, &name(".env")).unwrap();
-    assert_eq!((lookup.attr.size, lookup.attr.mode), (6, 0o600));
+    assert_eq!((lookup.attr.size, lookup.attr.mode), (6, 0o640));
     let node = lookup.node.unwrap();
     for result in [
+        t.api.set_attributes((&lookup.path, node), Some(0o644), None).map(drop),
         t.api.open(&lookup.path, node, OpenOptions::read()).map(drop),
         t.api.open(&lookup.path, node, OpenOptions::write()).map(drop),
         t.api.create(&rw, &name(".env"), 0o600, Precondition::Any, options).map(drop),
@@ -257,7 +260,6 @@ fn a_hidden_file_is_listed_with_its_attributes_and_not_opened() {
     }
     // For calls by path it doesn't exist.
     assert_eq!(kind(t.vfs.stat("/rw/.env")), ErrorKind::NotFound);
-    t.api.set_attributes((&lookup.path, node), Some(0o644), None).unwrap();
     t.api.unlink(&rw, &name(".env")).unwrap();
     t.api.create(&rw, &name(".env"), 0o600, Precondition::Absent, options).unwrap();
 }

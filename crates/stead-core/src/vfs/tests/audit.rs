@@ -257,6 +257,7 @@ fn every_public_call_is_in_the_audit_test() {
         "with_approval",
         "with_monitor",
         "with_facts",
+        "with_symlinks",
         "facts",
         "watch",
         "compound",

@@ -186,3 +186,34 @@ fn a_hidden_symlink_behind_a_visible_one_is_answered_like_a_file() {
     batch.write("/free/way/directory/batched", "x", &WriteOptions::new()).unwrap();
     assert_eq!(batch.apply().unwrap()[0].path, path("/wo/directory/batched"));
 }
+
+#[test]
+fn where_symlinks_are_refused_nothing_is_behind_one_and_nothing_is_changed_through_one() {
+    let store = store_with(&[("/b", "target"), ("/d/x", "below")]);
+    store_link(&store, "/file", "b");
+    store_link(&store, "/directory", "d");
+    let following = vfs_with([workspace("/", ReadWrite, &store)]);
+    let vfs = following.with_symlinks(SymlinkRule::Refuse);
+    for behind in ["/file", "/directory/x", "/directory"] {
+        assert_eq!(kind(vfs.read(behind)), ErrorKind::NotFound, "{behind}");
+        assert_eq!(kind(vfs.stat(behind)), ErrorKind::NotFound, "{behind}");
+        assert_eq!(kind(vfs.walk(behind, &WalkQuery::default())), ErrorKind::NotFound, "{behind}");
+    }
+    let refused = vfs.write("/directory/y", "no").unwrap_err();
+    assert!(matches!(refused, Error::SymlinkRefused { .. }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Denied);
+    for result in [
+        vfs.write("/file", "no"),
+        vfs.write("/file", vec![b'x'; 100 << 10]),
+        vfs.append("/file", "no"),
+        vfs.mkdir("/directory/z", Parents::Create),
+    ] {
+        assert_eq!(kind(result), ErrorKind::Denied);
+    }
+    let remove = RemoveOptions { force: true, ..RemoveOptions::default() };
+    assert_eq!(kind(vfs.remove_file("/directory/x", remove)), ErrorKind::Denied);
+    assert_eq!(kind(vfs.copy("/b", "/directory/y", Overwrite::Refuse)), ErrorKind::Denied);
+    assert_eq!(kind(vfs.rename("/directory/x", "/y", Overwrite::Refuse)), ErrorKind::Denied);
+    assert_eq!(text(&following, "/file"), "target");
+    assert_eq!(text(&following, "/d/x"), "below");
+}

@@ -1,0 +1,472 @@
+//! `stead org` on the organization in `examples/organization`, and on others with mistakes.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::TestDir;
+
+/// A copy of the example.
+fn example() -> TestDir {
+    let dir = TestDir::empty();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/organization"), &dir.path(""));
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            // The state of somebody who has tried the example in its place.
+            true if entry.file_name() == ".stead" => {}
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// The folders of `org show`, without the tools, which depend on the build.
+fn folders(dir: &TestDir, agent: &str) -> String {
+    let output = dir.run(["org", "show", "--agent", agent]);
+    output.split_once("\n\nTools: ").unwrap().0.to_owned()
+}
+
+fn json_lines(dir: &TestDir, args: &[&str]) -> Vec<Value> {
+    let output = dir.stead(["--json"].into_iter().chain(args.iter().copied()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_example_has_no_mistakes() {
+    let dir = example();
+    let report = &json_lines(&dir, &["org", "check"])[0];
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.is_empty() && report["ok"] == true, "{report:#}");
+    let text = dir.run(["org", "check"]);
+    assert!(text.ends_with("Acme (acme): 5 teams, 8 agents (1 without a team), 10 allowed tools."), "{text}");
+}
+
+#[test]
+fn show_says_what_an_agent_reaches_and_which_record_grants_it() {
+    let dir = example();
+    insta::assert_snapshot!(folders(&dir, "agent-marcus"), @r"
+    Marcus (acme/agent-marcus) is in the team HR of Acme.
+
+    READ_WRITE  /workspaces/agent-marcus/private     Marcus (HR) - Private               its own folder (agents.json)
+    READ_WRITE  /workspaces/agent-marcus/shared      Marcus (HR) - Shared                its own folder (agents.json)
+    READ_WRITE  /workspaces/team-hr/private          HR Team - Private                   member of HR (agents.json)
+    READ_WRITE  /workspaces/team-hr/shared           HR Team - Shared                    member of HR (agents.json)
+    READ_ONLY   /workspaces/team-development/shared  Development Team - Shared           shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-contractors/shared  External Contractors Team - Shared  shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-leadership/shared   Leadership Team - Shared            shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-library/shared      Library Team - Shared               shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/agent-catalyst/shared    Catalyst (HR) - Shared              team mate in HR (agents.json)
+    ");
+    insta::assert_snapshot!(folders(&dir, "acme/agent-elena"), @r"
+    Elena (acme/agent-elena) is in the team Leadership of Acme, which is leadership.
+
+    READ_WRITE  /workspaces/agent-elena/private      Elena (Leadership) - Private           its own folder (agents.json)
+    READ_WRITE  /workspaces/agent-elena/shared       Elena (Leadership) - Shared            its own folder (agents.json)
+    READ_WRITE  /workspaces/team-leadership/private  Leadership Team - Private              member of Leadership (agents.json)
+    READ_WRITE  /workspaces/team-leadership/shared   Leadership Team - Shared               member of Leadership (agents.json)
+    READ_ONLY   /workspaces/team-development/shared  Development Team - Shared              shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-contractors/shared  External Contractors Team - Shared     shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-hr/shared           HR Team - Shared                       shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-library/shared      Library Team - Shared                  shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/agent-catalyst/shared    Catalyst (HR) - Shared                 in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-dana/shared        Dana (Development) - Shared            in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-iris/shared        Iris (Library) - Shared                in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-ivy/shared         Ivy (Development) - Shared             in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-marcus/shared      Marcus (HR) - Shared                   in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-nomad/shared       Nomad - Shared                         in the leadership team Leadership (teams.json)
+    READ_ONLY   /workspaces/agent-quinn/shared       Quinn (External Contractors) - Shared  in the leadership team Leadership (teams.json)
+    ");
+    insta::assert_snapshot!(folders(&dir, "agent-nomad"), @r"
+    Nomad (acme/agent-nomad) is in no team of Acme.
+
+    READ_WRITE  /workspaces/agent-nomad/private      Nomad - Private                     its own folder (agents.json)
+    READ_WRITE  /workspaces/agent-nomad/shared       Nomad - Shared                      its own folder (agents.json)
+    READ_ONLY   /workspaces/team-development/shared  Development Team - Shared           shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-contractors/shared  External Contractors Team - Shared  shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-hr/shared           HR Team - Shared                    shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-leadership/shared   Leadership Team - Shared            shared with all of Acme (teams.json)
+    READ_ONLY   /workspaces/team-library/shared      Library Team - Shared               shared with all of Acme (teams.json)
+    ");
+}
+
+#[test]
+fn show_says_which_level_takes_a_tool_away() {
+    let dir = example();
+    let shown = &json_lines(&dir, &["org", "show", "--agent", "agent-ivy"])[0];
+    let level = |shown: &Value, tool: &str| {
+        let withheld = shown["withheld"].as_array().unwrap().iter().find(|entry| entry["tool"] == tool);
+        withheld.map(|entry| (entry["level"].to_string(), entry["record"].to_string()))
+    };
+    let of = |level: &str, record: &str| Some((format!("{level:?}"), format!("{record:?}")));
+    assert_eq!(level(shown, "read_file"), None);
+    assert_eq!(level(shown, "write_file"), of("agent", "agents.json"));
+    assert_eq!(level(shown, "delete_directory"), of("organization", "org.json"));
+    let quinn = &json_lines(&dir, &["org", "show", "--agent", "agent-quinn"])[0];
+    assert_eq!(level(quinn, "read_file"), of("team", "teams.json"));
+    let text = dir.run(["org", "show", "--agent", "agent-ivy"]);
+    assert!(text.contains("\nTaken away by its own record (agents.json): "), "{text}");
+    assert!(text.contains("\nNot allowed in Acme (org.json): "), "{text}");
+}
+
+#[test]
+fn what_show_says_is_what_the_agent_can_do() {
+    let dir = example();
+    for agent in ["agent-marcus", "agent-elena", "agent-ivy", "agent-quinn", "agent-nomad"] {
+        let shown = &json_lines(&dir, &["org", "show", "--agent", agent])[0];
+        for folder in shown["folders"].as_array().unwrap() {
+            let path = format!("{}/new.md", folder["path"].as_str().unwrap());
+            let written = dir.stead(["write", &path, "x", "--agent", agent]).status.success();
+            assert_eq!(written, folder["scope"] == "READ_WRITE", "{agent} {path}");
+        }
+        let offered: Vec<_> = json_lines(&dir, &["tools", "--agent", agent])[0]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].clone())
+            .collect();
+        assert_eq!(shown["tools"], Value::Array(offered), "{agent}");
+    }
+}
+
+#[test]
+fn who_lists_those_that_can_write_first_and_says_why() {
+    let dir = example();
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/team-hr/shared/holidays.md"]), @r"
+    HR Team - Shared: 8 agents
+
+    READ_WRITE  acme/agent-catalyst  Catalyst  member of HR (agents.json)
+    READ_WRITE  acme/agent-marcus    Marcus    member of HR (agents.json)
+    READ_ONLY   acme/agent-dana      Dana      shared with all of Acme (teams.json)
+    READ_ONLY   acme/agent-elena     Elena     shared with all of Acme (teams.json)
+    READ_ONLY   acme/agent-iris      Iris      shared with all of Acme (teams.json)
+    READ_ONLY   acme/agent-ivy       Ivy       shared with all of Acme (teams.json)
+    READ_ONLY   acme/agent-nomad     Nomad     shared with all of Acme (teams.json)
+    READ_ONLY   acme/agent-quinn     Quinn     shared with all of Acme (teams.json)
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-catalyst/shared"]), @r"
+    Catalyst (HR) - Shared: 3 agents
+
+    READ_WRITE  acme/agent-catalyst  Catalyst  its own folder (agents.json)
+    READ_ONLY   acme/agent-elena     Elena     in the leadership team Leadership (teams.json)
+    READ_ONLY   acme/agent-marcus    Marcus    team mate in HR (agents.json)
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/team-hr/private/"]), @r"
+    HR Team - Private: 2 agents
+
+    READ_WRITE  acme/agent-catalyst  Catalyst  member of HR (agents.json)
+    READ_WRITE  acme/agent-marcus    Marcus    member of HR (agents.json)
+    ");
+}
+
+#[test]
+fn who_also_lists_agents_outside_the_organization_whose_workspaces_show_the_path() {
+    let dir = example();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let agents = r#"
+[[agents.auditor.workspaces]]
+prefix = "/all"
+scope = "ro"
+store = "shared"
+[[agents.auditor.workspaces]]
+prefix = "/all/organizations/acme/workspaces/team-hr"
+scope = "wo"
+store = "shared"
+path = "/organizations/acme/workspaces/team-hr"
+[[agents.clerk.workspaces]]
+prefix = "/reports"
+scope = "rw"
+store = "shared"
+path = "/organizations/acme/workspaces/agent-marcus/private/reports"
+"#;
+    dir.file("stead.toml", &format!("{config}{agents}"));
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-marcus/private"]), @r"
+    Marcus (HR) - Private: 3 agents
+
+    READ_WRITE  acme/agent-marcus  Marcus   its own folder (agents.json)
+    READ_WRITE  clerk              clerk    a part of it, Workspace /reports (stead.toml)
+    READ_ONLY   auditor            auditor  Workspace /all (stead.toml)
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/team-hr/private"]), @r"
+    HR Team - Private: 3 agents
+
+    READ_WRITE  acme/agent-catalyst  Catalyst  member of HR (agents.json)
+    READ_WRITE  acme/agent-marcus    Marcus    member of HR (agents.json)
+    WRITE_ONLY  auditor              auditor   Workspace /all/organizations/acme/workspaces/team-hr (stead.toml)
+    ");
+    let seen = &json_lines(&dir, &["org", "who", "/workspaces/agent-marcus/private/todo.md"])[1];
+    assert_eq!(seen["path"], "/all/organizations/acme/workspaces/agent-marcus/private/todo.md");
+    assert_eq!(seen["agent"], "auditor");
+}
+
+#[test]
+fn errors_say_what_to_write() {
+    let dir = example();
+    insta::assert_snapshot!(dir.run(["org", "show", "--agent", "marcus"]), @r"
+    ! stead: there is no agent `marcus`; did you mean `acme/agent-marcus`?
+    exit 2
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-katalyst/shared"]), @r"
+    ! stead: Acme has no agent and no team `agent-katalyst`; did you mean `agent-catalyst`?
+    exit 1
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-catalyst"]), @r"
+    ! stead: `/workspaces/agent-catalyst` isn't in a folder; write /workspaces/ID/shared or /workspaces/ID/private, where ID is an agent or a team
+    exit 2
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/team-hr/../.."]), @r"
+    ! stead: `/` isn't in a folder; write /workspaces/ID/shared or /workspaces/ID/private, where ID is an agent or a team
+    exit 2
+    ");
+    insta::assert_snapshot!(dir.run(["org", "graph", "--team", "Leadership"]), @r"
+    ! stead: there is no team `Leadership`; did you mean `team-leadership`?
+    exit 1
+    ");
+    insta::assert_snapshot!(dir.run(["org", "graph", "--organization", "acne"]), @r"
+    ! stead: there is no organization `acne`; did you mean `acme`?
+    exit 2
+    ");
+    let without = TestDir::new();
+    insta::assert_snapshot!(without.run(["org", "check"]), @r"
+    ! stead: no organization is configured; add [[organization]] to the configuration, with `store` and with `path`: the directory of org.json, teams.json and agents.json
+    exit 2
+    ");
+    assert_eq!(without.run(["org", "show"]), without.run(["org", "check"]));
+    assert_eq!(without.run(["org", "who", "/workspaces/a/shared"]), without.run(["org", "check"]));
+}
+
+#[test]
+fn with_several_organizations_one_has_to_be_named() {
+    let dir = example();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let globex = r#"
+[[organization]]
+id = "globex"
+store = "shared"
+toolWhitelist = ["read_file"]
+agents = [{ id = "agent-marcus" }, { id = "hank" }]
+[[agents.coder.workspaces]]
+prefix = "/notes"
+scope = "rw"
+store = "shared"
+path = "/notes"
+"#;
+    dir.file("stead.toml", &format!("{config}{globex}"));
+    let path = "/workspaces/agent-marcus/shared";
+    insta::assert_snapshot!(dir.run(["org", "who", path]), @r"
+    ! stead: there are several organizations; choose one with --organization: `acme`, `globex`
+    exit 2
+    ");
+    insta::assert_snapshot!(dir.run(["org", "who", path, "--organization", "globex"]), @r"
+    agent-marcus - Shared: 1 agent
+
+    READ_WRITE  globex/agent-marcus  agent-marcus  its own folder (stead.toml)
+    ");
+    assert_eq!(
+        dir.run(["org", "who", path, "--organization", "globex"]),
+        dir.run(["org", "who", path, "--agent", "hank"])
+    );
+    insta::assert_snapshot!(dir.run(["org", "show", "--agent", "agent-marcus"]), @r"
+    ! stead: several organizations have the agent `agent-marcus`; write one of acme/agent-marcus, globex/agent-marcus
+    exit 2
+    ");
+    insta::assert_snapshot!(dir.run(["org", "show", "--agent", "coder"]), @r"
+    ! stead: the agent `coder` is in no organization; `stead map --agent coder` shows what it can reach
+    exit 2
+    ");
+}
+
+#[test]
+fn check_names_the_file_of_each_mistake() {
+    let dir = example();
+    dir.file("acme/agents.json", "[{\"id\": \"a\", \"teamId\": \"gone\"},\n {\"name\": 7}]");
+    insta::assert_snapshot!(dir.run(["org", "check"]), @r"
+    acme/agents.json:2:2: the field `id` is missing
+    exit 2
+    ");
+    assert_eq!(dir.run(["config", "check"]), dir.run(["org", "check"]));
+    let report = &json_lines(&dir, &["config", "check"])[0];
+    assert_eq!(report["problems"][0]["file"], "acme/agents.json");
+    dir.file("acme/agents.json", "[{\"id\": \"a\", \"teamId\": \"gone\"}]");
+    let text = dir.run(["config", "check"]);
+    assert!(text.contains("acme/agents.json:1:24: note: there is no team `gone`"), "{text}");
+}
+
+#[test]
+fn a_large_organization_is_cut_with_a_count_unless_all_is_asked_for() {
+    let dir = example();
+    let agents: Vec<_> = (0..120)
+        .map(|number| format!("{{\"id\": \"a{number}\", \"teamId\": \"team-leadership\"}}"))
+        .collect();
+    dir.file("acme/agents.json", &format!("[{}]", agents.join(",")));
+    let lines = |args: &[&str]| dir.run(args.iter().copied()).lines().count();
+    let who = dir.run(["org", "who", "/workspaces/team-hr/shared"]);
+    assert!(
+        who.starts_with("HR Team - Shared: 120 agents\n") && who.ends_with("and 70 more; --all shows them")
+    );
+    assert_eq!(lines(&["org", "who", "/workspaces/team-hr/shared", "--all"]), 2 + 120);
+    let show = dir.run(["org", "show", "--agent", "a7"]);
+    assert!(show.contains("\nand 77 more; --all shows them\n"), "{show}");
+    assert!(dir.run(["org", "show", "--agent", "a7", "--all"]).contains("/workspaces/a119/shared"));
+    assert_eq!(json_lines(&dir, &["org", "who", "/workspaces/team-hr/shared"]).len(), 120);
+    assert!(dir.run(["org", "graph"]).lines().count() > 240);
+}
+
+/// Checks text against the part of Mermaid's grammar that `org graph` uses, and returns the ids of the nodes and frames.
+fn check_mermaid(text: &str) -> Vec<String> {
+    let node = regex::Regex::new(
+        r#"^ +([a-z0-9_]+)(\(\["([^"\[\]{}<>|;&`\\]|#\d+;)+"\]\)|\[\("([^"\[\]{}<>|;&`\\]|#\d+;)+"\)\])$"#,
+    )
+    .unwrap();
+    let frame = regex::Regex::new(r#"^ +subgraph ([a-z0-9_]+)\["([^"\[\]{}<>|;&`\\]|#\d+;)+"\]$"#).unwrap();
+    let arrow = regex::Regex::new(r"^    ([a-z0-9_]+) (-->\|RW\||-\.->\|RO\|) ([a-z0-9_]+)$").unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("flowchart LR"));
+    let (mut ids, mut open) = (Vec::new(), 0);
+    for line in lines {
+        if line.trim() == "end" {
+            open -= 1;
+        } else if let Some(found) = frame.captures(line) {
+            ids.push(found[1].to_owned());
+            open += 1;
+        } else if let Some(found) = node.captures(line) {
+            ids.push(found[1].to_owned());
+        } else {
+            let found = arrow.captures(line).unwrap_or_else(|| panic!("{line}"));
+            for end in [&found[1], &found[3]] {
+                assert!(ids.iter().any(|id| id == end), "`{end}` isn't drawn: {line}");
+            }
+        }
+        assert!(open >= 0, "{line}");
+    }
+    assert_eq!(open, 0, "a frame isn't closed");
+    let mut once = ids.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), ids.len(), "an id is used twice");
+    ids
+}
+
+#[test]
+fn a_graph_is_valid_mermaid_whatever_the_names_are() {
+    let dir = example();
+    check_mermaid(&dir.run(["org", "graph"]));
+    let names =
+        ["a\"]", "x\\ny", "1. one", "- two", "end", "<b>", "`*#35;", "😀 %% {}", "| --> ;", "\u{1b}[31m"];
+    let name = |name: &str| serde_json::to_string(name).unwrap();
+    let team = |(index, text): (usize, &&str)| format!("{{\"id\": \"t{index}\", \"name\": {}}}", name(text));
+    let agent = |(index, text): (usize, &&str)| {
+        format!("{{\"id\": \"a{index}\", \"name\": {}, \"teamId\": \"t{}\"}}", name(text), index / 2)
+    };
+    let teams: Vec<_> = names.iter().enumerate().map(team).collect();
+    let agents: Vec<_> = names.iter().enumerate().map(agent).collect();
+    dir.file("acme/teams.json", &format!("[{}]", teams.join(",")));
+    dir.file("acme/agents.json", &format!("[{}]", agents.join(",")));
+    // The frames of the organization and of folders; 5 teams with 2 members each, 5 without; 40 folders.
+    assert_eq!(check_mermaid(&dir.run(["org", "graph"])).len(), 4 + 10 + 10 + 40);
+    for part in [["--team", "t0"], ["--team", "t9"], ["--agent", "a3"]] {
+        check_mermaid(&dir.run(["org", "graph"].into_iter().chain(part)));
+    }
+}
+
+#[test]
+fn a_graph_of_an_agent_or_a_team_has_only_what_it_reaches() {
+    let dir = example();
+    insta::assert_snapshot!(dir.run(["org", "graph", "--agent", "agent-catalyst"]), @r#"
+    flowchart LR
+        subgraph team2["HR"]
+            agent0(["Catalyst"])
+        end
+        subgraph private_folders["Private folders"]
+            agent0_private[("Catalyst (HR) - Private")]
+            team2_private[("HR Team - Private")]
+        end
+        subgraph team_folders["Shared folders of teams"]
+            team0_shared[("Development Team - Shared")]
+            team1_shared[("External Contractors Team - Shared")]
+            team2_shared[("HR Team - Shared")]
+            team3_shared[("Leadership Team - Shared")]
+            team4_shared[("Library Team - Shared")]
+        end
+        subgraph agent_folders["Shared folders of agents"]
+            agent0_shared[("Catalyst (HR) - Shared")]
+            agent5_shared[("Marcus (HR) - Shared")]
+        end
+        agent0 -->|RW| agent0_private
+        agent0 -->|RW| agent0_shared
+        agent0 -->|RW| team2_private
+        agent0 -.->|RO| team0_shared
+        agent0 -.->|RO| team1_shared
+        agent0 -->|RW| team2_shared
+        agent0 -.->|RO| team3_shared
+        agent0 -.->|RO| team4_shared
+        agent0 -.->|RO| agent5_shared
+    "#);
+    insta::assert_snapshot!(dir.run(["org", "graph", "--team", "team-leadership"]), @r#"
+    flowchart LR
+        subgraph team3["Leadership"]
+            agent2(["Elena"])
+        end
+        subgraph private_folders["Private folders"]
+            team3_private[("Leadership Team - Private")]
+            agent2_private[("Elena (Leadership) - Private")]
+        end
+        subgraph team_folders["Shared folders of teams"]
+            team0_shared[("Development Team - Shared")]
+            team1_shared[("External Contractors Team - Shared")]
+            team2_shared[("HR Team - Shared")]
+            team3_shared[("Leadership Team - Shared")]
+            team4_shared[("Library Team - Shared")]
+        end
+        subgraph agent_folders["Shared folders of agents"]
+            agent0_shared[("Catalyst (HR) - Shared")]
+            agent1_shared[("Dana (Development) - Shared")]
+            agent2_shared[("Elena (Leadership) - Shared")]
+            agent3_shared[("Iris (Library) - Shared")]
+            agent4_shared[("Ivy (Development) - Shared")]
+            agent5_shared[("Marcus (HR) - Shared")]
+            agent6_shared[("Nomad - Shared")]
+            agent7_shared[("Quinn (External Contractors) - Shared")]
+        end
+        team3 -.->|RO| team_folders
+        team3 -->|RW| team3_private
+        team3 -->|RW| team3_shared
+        team3 -.->|RO| agent_folders
+        agent2 -->|RW| agent2_private
+        agent2 -->|RW| agent2_shared
+    "#);
+}
+
+#[test]
+fn f146_and_f148_org_migrate_moves_the_older_layout_and_reports_what_it_cannot_move() {
+    let dir = TestDir::empty();
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"physical\"\npath = \"data\"\n[[organization]]\nid = \"acme\"\nstore = \"s\"\n\
+         agents = [{ id = \"ann\" }, { id = \"ben\" }]\n",
+    );
+    dir.file("data/organizations/acme/agents/ann/private/a.md", "ann's");
+    dir.file("data/organizations/acme/agents/ben/private/b.md", "old");
+    dir.file("data/organizations/acme/workspaces/ben/private/b.md", "new");
+    let planned = dir.stead(["org", "migrate", "--dry-run"]);
+    let text = String::from_utf8(planned.stdout).unwrap();
+    assert!(text.starts_with("Would move /organizations/acme/agents/ann to "), "{text}");
+    assert!(dir.path("data/organizations/acme/agents/ann").exists());
+    let done = dir.stead(["org", "migrate"]);
+    assert_eq!(done.status.code(), Some(1), "something could not be moved");
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("Not moved: /organizations/acme/agents/ben: "), "{text}");
+    let read =
+        |path: &str| std::fs::read_to_string(dir.path(&format!("data/organizations/acme/{path}"))).unwrap();
+    assert_eq!(read("workspaces/ann/private/a.md"), "ann's");
+    assert_eq!(
+        (read("agents/ben/private/b.md"), read("workspaces/ben/private/b.md")),
+        ("old".into(), "new".into())
+    );
+}

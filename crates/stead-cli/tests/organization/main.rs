@@ -1,0 +1,16 @@
+//! Organizations end to end: through the real binary, the MCP server and the mount, and in one process where many
+//! combinations are tried.
+//!
+//! The names of tests begin with the numbers of the lines of the specification that they prove.
+#![allow(clippy::unwrap_used)]
+
+/// The client of another test, which uses more of it.
+#[path = "../many_agents/connection.rs"]
+#[allow(dead_code)]
+mod connection;
+mod matrix;
+mod mounted;
+mod office;
+mod properties;
+mod scenarios;
+mod whitelists;

@@ -1,0 +1,24 @@
+//! `move_file_by_id`: moves a file between folders.
+
+use super::transfer::{TRANSFER_INPUT, TRANSFER_OUTPUT, TransferKind, transfer};
+use crate::scope::Access;
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "move_file_by_id",
+    title: "Move a file between folders",
+    description: "Moves a file between folders that list_folders found, or within one. A file at the destination is replaced only with \
+                  overwrite.",
+    required_access: &[Access::Write],
+    offered: OfferedWhen::InOrganization,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::DESTRUCTIVE.idempotent(),
+    input: &TRANSFER_INPUT,
+    output: &TRANSFER_OUTPUT,
+    max_characters: None,
+    run,
+};
+
+fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    transfer(context, arguments, TransferKind::Move)
+}

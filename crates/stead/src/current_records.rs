@@ -1,0 +1,190 @@
+//! The records of organizations as they are now, for steads that are in use while the records change.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use stead_core::organization::{Folder, Organization, Visibility};
+use stead_core::vfs::CurrentRights;
+use stead_core::{Access, VfsPath, Workspace};
+
+use crate::config::Config;
+use crate::old_layout::folder_parts;
+
+/// How long what is known of the files counts as current.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The organizations of a configuration, read again when the files of their records change.
+///
+/// If such a file is gone, its organization has no rights until it is back. If it isn't valid, the last valid records
+/// stay in use.
+#[derive(Debug)]
+pub(crate) struct CurrentRecords {
+    config_file: PathBuf,
+    files: Vec<PathBuf>,
+    state: Mutex<State>,
+}
+
+/// The files with records, as they were before a configuration was read. A file that has changed since then has another
+/// fingerprint.
+pub(crate) type RecordFingerprints = Vec<Option<FileFingerprint>>;
+
+#[derive(Debug)]
+struct State {
+    checked: Instant,
+    fingerprints: RecordFingerprints,
+    /// The organizations by their ids.
+    organizations: HashMap<String, Arc<Organization>>,
+    /// The ids of all organizations so far, whether or not their records can be read now.
+    ids: BTreeSet<String>,
+}
+
+/// Tells two states of a file apart, even if it was replaced within the same second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileFingerprint {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileFingerprint {
+    /// The fingerprint of a file; `None` if it doesn't exist or can't be reached.
+    pub fn of(file: &Path) -> Option<Self> {
+        let from_metadata = |metadata: Metadata| FileFingerprint {
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        };
+        file.metadata().ok().map(from_metadata)
+    }
+}
+
+impl CurrentRecords {
+    /// The records that a configuration was read with.
+    pub(crate) fn of(config: &Config) -> Self {
+        let files: Vec<_> = config.record_files().map(Path::to_owned).collect();
+        let state = State::of(config);
+        CurrentRecords { config_file: config.file().to_owned(), files, state: Mutex::new(state) }
+    }
+
+    /// Takes over the records of a configuration that was read meanwhile, with the same files.
+    pub(crate) fn update(&self, config: &Config) {
+        self.state.lock().replace(config);
+    }
+
+    /// An organization as its records are now; `None` if it has none.
+    pub(crate) fn organization(&self, id: &str) -> Option<Arc<Organization>> {
+        let mut state = self.state.lock();
+        if !self.files.is_empty() && state.checked.elapsed() >= CHECK_INTERVAL {
+            self.check(&mut state);
+        }
+        state.organizations.get(id).cloned()
+    }
+
+    /// Whether an agent may do this in a folder now. `folder` is `None` if no folder is meant, and has `None` if there is
+    /// no such folder any more. Agents outside of organizations follow the configuration.
+    fn allow(
+        &self,
+        agent: &str,
+        folder: impl FnOnce(&Organization) -> Option<Option<Folder>>,
+        access: Access,
+    ) -> bool {
+        let is_known = |organization: &str| self.state.lock().ids.contains(organization);
+        let member = agent.split_once('/').filter(|(organization, _)| is_known(organization));
+        let Some((organization, agent)) = member else { return true };
+        let Some(organization) = self.organization(organization) else { return false };
+        let Some(agent) = organization.agent_index(agent) else { return false };
+        let Some(folder) = folder(&organization) else { return true };
+        let scope = folder.and_then(|folder| organization.access(agent, folder));
+        scope.is_some_and(|scope| scope.allows(access))
+    }
+
+    fn check(&self, state: &mut State) {
+        let fingerprints: Vec<_> = self.files.iter().map(|file| FileFingerprint::of(file)).collect();
+        if fingerprints != state.fingerprints {
+            match Config::read(&self.config_file) {
+                Ok(config) => {
+                    state.replace(&config);
+                    return;
+                }
+                // A file that is being replaced may be missing for a moment, and then there are no rights for that
+                // moment.
+                Err(_) if !self.files.iter().all(|file| is_readable(file)) => state.organizations.clear(),
+                Err(_) => {}
+            }
+            state.fingerprints = fingerprints;
+        }
+        state.checked = Instant::now();
+    }
+}
+
+impl State {
+    fn of(config: &Config) -> Self {
+        let (fingerprints, organizations) = (config.record_fingerprints().to_vec(), organizations(config));
+        let ids = organizations.keys().cloned().collect();
+        State { checked: Instant::now(), fingerprints, organizations, ids }
+    }
+
+    fn replace(&mut self, config: &Config) {
+        let ids = std::mem::take(&mut self.ids);
+        *self = State::of(config);
+        self.ids.extend(ids);
+    }
+}
+
+/// Whether a file is there and can be opened.
+fn is_readable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file()) && std::fs::File::open(file).is_ok()
+}
+
+fn organizations(config: &Config) -> HashMap<String, Arc<Organization>> {
+    let by_id = config
+        .organizations
+        .iter()
+        .map(|config| (config.organization.id().to_owned(), Arc::clone(&config.organization)));
+    by_id.collect()
+}
+
+/// The rights of one agent by the records as they are now.
+#[derive(Debug)]
+pub(crate) struct CurrentFolderRights {
+    pub(crate) records: Arc<CurrentRecords>,
+    /// The agent, `ORGANIZATION/ID` if it is in an organization.
+    pub(crate) agent: String,
+}
+
+impl CurrentRights for CurrentFolderRights {
+    fn allow_tool(&self, tool: &str) -> bool {
+        let Some((organization, agent)) = self.agent.split_once('/') else { return true };
+        // An agent without a record is refused by what a tool does, and with the reason.
+        let Some(organization) = self.records.organization(organization) else { return true };
+        organization.agent_index(agent).is_none_or(|agent| organization.allows_tool(agent, tool))
+    }
+
+    fn allow(&self, workspace: &Workspace, access: Access) -> bool {
+        let own = |organization: &Organization| {
+            let (owner, visibility) = folder_of(workspace.prefix())?;
+            Some(organization.folder(owner, visibility))
+        };
+        // Other Workspaces, such as forks, follow the configuration, and a fork also follows those it comes from.
+        self.records.allow(&self.agent, own, access)
+            && workspace.fork_origin().is_none_or(|origin| {
+                let base = |organization: &Organization| Some(organization.folder_at(&origin.path));
+                self.records.allow(&origin.created_by, |_| None, Access::Read)
+                    && self.records.allow(&origin.agent, base, Access::Read)
+            })
+    }
+}
+
+/// The id of the owner and the half that a Workspace of an organization shows.
+fn folder_of(prefix: &VfsPath) -> Option<(&str, Visibility)> {
+    let (owner, half) = folder_parts(prefix)?;
+    let visibility = Visibility::ALL.into_iter().find(|visibility| visibility.as_str() == half)?;
+    Some((owner, visibility))
+}
