@@ -11,6 +11,7 @@ mod history;
 mod large;
 mod mcp;
 mod mount;
+mod org;
 mod rename;
 mod writers;
 
@@ -47,7 +48,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 14] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -61,4 +62,5 @@ pub const CASES: [Case; 13] = [
     Case { name: "audit", run: audit::run },
     Case { name: "mcp", run: mcp::run },
     Case { name: "mount", run: mount::run },
+    Case { name: "org", run: org::run },
 ];

@@ -7,7 +7,7 @@ use crate::steps::StepRunner;
 /// A step: its name and its function.
 type CheckStep = (&'static str, fn() -> Result);
 
-const STEPS: [CheckStep; 9] = [
+const STEPS: [CheckStep; 10] = [
     ("format", || format(&["fmt", "--all", "--check"])),
     ("format of the benchmarks", || format(&["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])),
     ("lints", lints),
@@ -16,6 +16,7 @@ const STEPS: [CheckStep; 9] = [
     ("boundary: dependencies", crate::boundary::check_dependencies),
     ("boundary: compiled code", crate::boundary::check_compiled_code),
     ("licences", crate::licences::check),
+    ("lines of the specification", crate::spec_lines::check),
     ("documentation", documentation),
 ];
 
@@ -41,11 +42,10 @@ fn lints() -> Result {
 }
 
 fn documentation() -> Result {
-    capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args([
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--all-features",
-    ]))
-    .map(drop)
+    // The library `stead` and the program `stead` write to the same directory, so they aren't documented at the same time.
+    for targets in ["--lib", "--bins"] {
+        let arguments = ["doc", "--workspace", "--no-deps", "--all-features", targets];
+        capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args(arguments))?;
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ mod boundary;
 mod check;
 mod clients;
 mod compared_servers;
+mod coverage;
 mod dist;
 mod doc_commands;
 mod licences;
@@ -22,6 +23,7 @@ mod required_programs;
 mod running_server;
 mod second_user;
 mod sections;
+mod spec_lines;
 mod stdio_client;
 mod steps;
 mod test;
@@ -67,6 +69,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["test"] => test::run(test::RunLength::Short),
         ["test", "--long"] => test::run(test::RunLength::Long),
         ["test", "--fast"] => test::run_fast(),
+        ["test", "--coverage"] => coverage::run(),
         ["second-user"] => second_user::run(),
         ["clients"] => clients::run(test::RunLength::Short, mcp_hosts::HostsPage::Unchanged),
         ["clients", "--long"] => clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Unchanged),
@@ -74,6 +77,7 @@ fn dispatch(arguments: &[String]) -> Result {
             clients::run(test::RunLength::Long, mcp_hosts::HostsPage::Updated)
         }
         ["reference"] => reference::run(),
+        ["spec-lines"] => spec_lines::write(),
         ["torture"] => torture::run(test::RunLength::Short),
         ["torture", "--long"] => torture::run(test::RunLength::Long),
         ["docs"] => doc_commands::run(),

@@ -30,24 +30,34 @@ pub(crate) fn run(options: &[&str]) -> Result {
     let directory = TestClients::without_fetching()?.fresh_directory("tokens")?;
     let mut columns = Vec::new();
     if let Some(binary) = before {
-        columns.push(measure(
-            "stead before",
-            ComparedServer::Stead,
-            Path::new(binary),
-            &directory.join("before"),
-        )?);
+        columns.push(measure(BEFORE, ComparedServer::Stead, Path::new(binary), &directory.join("before"))?);
     }
     let binary = programs::target().join("debug/stead");
     columns.push(measure("stead", ComparedServer::Stead, &binary, &directory.join("now"))?);
     let node = compared_servers::install_node(&programs::target())?;
     columns.push(measure("server-filesystem", ComparedServer::Node, &node, &directory.join("node"))?);
-    let table = table(&columns);
+    let page = root().join("docs/benchmarks.md");
+    let text = fs::read_to_string(&page)?;
+    // The older binary is seldom at hand, and its numbers don't change.
+    let earlier = if before.is_none() { column(&text, BEFORE) } else { None };
+    let table = table(&columns, earlier.as_deref());
     println!("{table}");
     if write {
-        let page = root().join("docs/benchmarks.md");
-        fs::write(&page, sections::replace_sections(&fs::read_to_string(&page)?, &table)?)?;
+        fs::write(&page, sections::replace_sections(&text, &table)?)?;
     }
     Ok(())
+}
+
+/// The label of the column for an older binary.
+const BEFORE: &str = "stead before";
+
+/// The labels of the rows and the cells of one column in the table of a page, if it has that column.
+fn column<'p>(page: &'p str, label: &str) -> Option<Vec<(&'p str, &'p str)>> {
+    let section = page.split_once(BEGIN)?.1.split_once(END)?.0;
+    let mut rows = section.lines().filter(|line| line.starts_with("| "));
+    let cells = |line: &'p str| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>();
+    let index = cells(rows.next()?).iter().position(|cell| *cell == label)?;
+    rows.map(|row| Some((*cells(row).first()?, *cells(row).get(index)?))).collect()
 }
 
 /// The server that is measured.
@@ -208,17 +218,25 @@ history = true
 workspaces = [{ prefix = "/project", store = "project", scope = "rw" }]
 "#;
 
-fn table(columns: &[CostColumn]) -> String {
-    let labels: Vec<_> = columns.iter().map(|column| column.label).collect();
-    let mut text = String::from("<!-- begin tokens -->\n");
-    let _ = writeln!(text, "| tokens (o200k) | {} |", labels.join(" | "));
+const BEGIN: &str = "<!-- begin tokens -->";
+const END: &str = "<!-- end tokens -->";
+
+/// The table for the page. `earlier` has the cells of the column [`BEFORE`] that were measured earlier, by row.
+fn table(columns: &[CostColumn], earlier: Option<&[(&str, &str)]>) -> String {
+    let labels = earlier.map(|_| BEFORE).into_iter().chain(columns.iter().map(|column| column.label));
+    let labels: Vec<_> = labels.collect();
+    let mut text = format!("{BEGIN}\n| tokens (o200k) | {} |\n", labels.join(" | "));
     let _ = writeln!(text, "|---|{}", "---:|".repeat(labels.len()));
     for (index, (label, _)) in columns[0].rows.iter().enumerate() {
-        let cells: Vec<_> = columns.iter().map(|column| cell(column.rows[index].1)).collect();
+        let earlier = earlier.map(|rows| {
+            let row = rows.iter().find(|(known, _)| known == label);
+            row.map_or_else(|| cell(None), |(_, cell)| (*cell).to_owned())
+        });
+        let measured = columns.iter().map(|column| cell(column.rows[index].1));
+        let cells: Vec<_> = earlier.into_iter().chain(measured).collect();
         let _ = writeln!(text, "| {label} | {} |", cells.join(" | "));
     }
-    text.push_str("<!-- end tokens -->");
-    text
+    text + END
 }
 
 fn cell(tokens: Option<TokenCount>) -> String {
@@ -242,5 +260,23 @@ mod tests {
         assert_eq!((text, structured), (2, 0));
         let answer = json!({ "content": [], "structuredContent": { "a": 1 } });
         assert!(counter.count_answer(&answer).structured > 2);
+    }
+
+    #[test]
+    fn a_column_that_is_not_measured_again_stays() {
+        let rows = vec![("one", Some(TokenCount { text: 7, structured: 2 })), ("two", None)];
+        let columns = [CostColumn { label: "stead", rows }];
+        let page = format!(
+            "Before.\n{BEGIN}\n| t | {BEFORE} | x |\n|---|---:|---:|\n| one | 9 + 1 | 3 |\n{END}\nAfter."
+        );
+        let earlier = column(&page, BEFORE);
+        assert_eq!(earlier, Some(vec![("one", "9 + 1")]));
+        assert_eq!(column(&page, "none"), None);
+        assert_eq!(
+            table(&columns, earlier.as_deref()),
+            format!(
+                "{BEGIN}\n| tokens (o200k) | {BEFORE} | stead |\n|---|---:|---:|\n| one | 9 + 1 | 7 + 2 |\n| two | — | — |\n{END}"
+            )
+        );
     }
 }
