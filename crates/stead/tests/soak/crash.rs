@@ -55,8 +55,9 @@ impl Script {
             _ => self.random.usize(1..6_000),
         };
         let mut content = format!("step {} ", self.steps).into_bytes();
-        let filler = self.random.u64(..).to_le_bytes();
-        content.extend(filler.iter().cycle().take(size.saturating_sub(content.len())));
+        // Text, so that it can be edited.
+        let filler = format!("{:016x}", self.random.u64(..));
+        content.extend(filler.as_bytes().iter().cycle().take(size.saturating_sub(content.len())));
         content.truncate(size);
         content
     }
