@@ -163,8 +163,6 @@ enabled = true
 "#;
     insta::assert_snapshot!(check(text), @r##"
     fine
-    note: 6:1: `agents.coder.scope` has no effect in this version
-    note: 8:1: `agents.coder.idle_timeout` has no effect in this version
     note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
     note: 17:15: `agents.coder.state` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
