@@ -40,6 +40,7 @@ mod reserved_keys;
 mod section;
 mod shared_directory;
 mod stores;
+mod thread_directories;
 mod threads;
 mod workspace_location;
 
@@ -60,6 +61,7 @@ pub use host_check::HostReport;
 pub use keys::json_schema;
 pub use nearest::nearest;
 pub use organizations::{AmbiguousAgent, Membership, OrganizationConfig, RecordKind};
+pub(crate) use thread_directories::{ThreadBarrier, thread_directory};
 pub use threads::{DEFAULT_IDLE_TIMEOUT, FilesPer, SteadScope, ThreadSource};
 
 use crate::current_records::RecordFingerprints;
