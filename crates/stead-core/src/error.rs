@@ -366,7 +366,9 @@ impl Error {
             // A full disk is `Quota`, whether it holds files or the audit log.
             Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
             Error::LeaseUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
-            Error::AuditUnavailable(_) | Error::LeaseUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
+            Error::AuditUnavailable(_) | Error::LeaseUnavailable(_) | Error::Stopped(_) => {
+                ErrorKind::Unavailable
+            }
             Error::ThreadEnded => ErrorKind::Expired,
             Error::PartiallyApplied { cause, .. } => cause.kind(),
             Error::Store { visibility: Visibility::Hidden, cause, .. } if cause_reveals_existence(cause) => {

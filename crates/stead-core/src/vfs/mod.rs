@@ -50,9 +50,9 @@ mod resolve;
 mod search;
 mod single_record;
 mod suggest;
-mod thread_lease;
 #[cfg(test)]
 mod tests;
+mod thread_lease;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
