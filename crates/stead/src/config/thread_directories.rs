@@ -3,7 +3,7 @@
 //! The files of a thread are at `threads/AGENT/THREAD` in the directory that its Workspace has in the configuration. Every
 //! other Workspace that shows that directory, or one around it, gets a barrier at `threads`.
 
-use stead_core::{VfsPath, parse_thread_name};
+use stead_core::{Identity, VfsPath, parse_thread_name};
 
 use super::workspace_location::{WorkspaceLocation, threads_directory};
 use super::{Config, FilesPer, StoreConfig, WorkspaceConfig};
@@ -25,6 +25,15 @@ pub(crate) struct ThreadBarrier {
 }
 
 impl Config {
+    /// The owner of the forks and snapshots that an identity makes: `AGENT`, or `AGENT/THREAD` if the agent works in threads.
+    pub(crate) fn owner_of(&self, identity: &Identity) -> String {
+        let has_threads = self.agent(&identity.agent).is_some_and(|agent| agent.scope.has_threads());
+        match identity.thread.as_deref().filter(|_| has_threads) {
+            Some(thread) => format!("{}/{thread}", identity.agent),
+            None => identity.agent.clone(),
+        }
+    }
+
     /// The Workspaces of all agents whose files are a thread's own, in a Physical Store.
     pub(crate) fn physical_thread_workspaces(&self) -> impl Iterator<Item = (&String, &WorkspaceConfig)> {
         let is_physical = |workspace: &WorkspaceConfig| {
