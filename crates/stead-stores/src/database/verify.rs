@@ -95,7 +95,9 @@ const RULES: [(&str, &str); 19] = [
         "is a companion record that can't be read",
     ),
     (
-        "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)",
+        "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)
+           AND (SELECT file FROM pragma_database_list WHERE name = 'main') <> ''",
+        // The threads of a database in memory are in another database.
         "is the volume of a thread that doesn't exist",
     ),
     (
