@@ -262,10 +262,19 @@ fn s12a_no_other_workspace_shows_the_files_of_threads() {
         let walked = stead.vfs().walk(path, &Default::default()).unwrap();
         assert!(!format!("{walked:?}").contains("secret"), "{walked:?}");
         let log = stead.vfs().log(&Default::default()).unwrap();
-        assert!(!format!("{log:?}").contains("hush") && !format!("{:?}", log.iter().map(|entry| &entry.changes).collect::<Vec<_>>()).contains("secret"), "{log:?}");
+        assert!(
+            !format!("{log:?}").contains("hush")
+                && !format!("{:?}", log.iter().map(|entry| &entry.changes).collect::<Vec<_>>())
+                    .contains("secret"),
+            "{log:?}"
+        );
         assert!(names(stead, path).contains(&"plain".to_owned()));
     }
-    assert!(b.vfs().remove_directory("/all/app", stead::vfs::RemoveOptions { recursive: true, ..Default::default() }).is_err());
+    assert!(
+        b.vfs()
+            .remove_directory("/all/app", stead::vfs::RemoveOptions { recursive: true, ..Default::default() })
+            .is_err()
+    );
     assert_eq!(read(&thread, "/w/secret").unwrap(), b"hush");
     // A configuration with a Workspace inside the directory is refused.
     let inside = format!("{text}{}", workspace("c", "/in", "scope = \"ro\"\npath = \"/app/threads/a\""));
