@@ -7,14 +7,14 @@ use crate::common::TestDir;
 
 /// What a command needs before it does anything.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Needs {
+pub(crate) enum Needs {
     Nothing,
     Config,
     Agent,
 }
 
 /// Every command with arguments that are right, and what it needs. `{}` stands for a path.
-fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
+pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
     use Needs::{Agent, Config, Nothing};
     vec![
         ("append", vec!["{}", "x"], Agent),

@@ -88,6 +88,17 @@ scope = "rw"
 store = "notes"
 "#;
 
+const THREADS: &str = r#"
+[stores.w]
+kind = "virtual"
+[agents.ann]
+scope = "thread"
+[[agents.ann.workspaces]]
+prefix = "/w"
+scope = "rw"
+store = "w"
+"#;
+
 const ACME: &str = r#"
 [stores.shared]
 kind = "memory"
@@ -165,6 +176,15 @@ fn real_output_is_what_the_schema_describes() {
     let id = serde_json::from_str::<Value>(&token).unwrap()["id"].as_str().unwrap().to_owned();
     check("token list", &["token", "list"]);
     check("token revoke", &["token", "revoke", &id]);
+    dir.file("threads.toml", THREADS);
+    let threads = ["--config", "threads.toml", "--thread", "t"];
+    check("write", &[&threads[..], &["write", "/w/a", "1"]].concat());
+    let threads = ["--config", "threads.toml", "threads"];
+    check("threads list", &[&threads[..], &["list"]].concat());
+    check("threads show", &[&threads[..], &["show", "t"]].concat());
+    check("threads archive", &[&threads[..], &["archive", "t", "t.tar"]].concat());
+    check("threads destroy", &[&threads[..], &["destroy", "-n", "t"]].concat());
+    check("threads destroy", &[&threads[..], &["destroy", "t"]].concat());
     check("audit", &["audit", "-n", "5"]);
     check("audit", &["audit", "--limit", "1000"]);
     check("audit verify", &["audit", "verify"]);

@@ -37,6 +37,8 @@ const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 pub struct HttpOptions {
     /// The agent that clients on this machine are, while no tokens exist. `None`: the only configured agent.
     pub agent: Option<String>,
+    /// The thread in which these clients work.
+    pub thread: Option<String>,
     /// The URL at which the server is reached from outside.
     pub public_url: Option<PublicUrl>,
 }

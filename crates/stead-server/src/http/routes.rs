@@ -58,6 +58,7 @@ pub(super) struct Routes {
     pub(super) registry: Arc<SteadRegistry>,
     tokens: Arc<Tokens>,
     local_agent: Option<String>,
+    local_thread: Option<String>,
     pub(super) endpoints: Mutex<HashMap<Identity, Arc<EndpointSlot>>>,
     pub(super) session_threads: Arc<SessionThreads>,
     open_limit: Semaphore,
@@ -79,6 +80,7 @@ impl Routes {
             registry,
             tokens,
             local_agent: options.agent,
+            local_thread: options.thread,
             endpoints: Mutex::default(),
             session_threads: Arc::default(),
             open_limit: Semaphore::new(MAX_OPENING_STEADS),
@@ -148,7 +150,12 @@ impl Routes {
 
     fn authenticate(&self, request: &Request<Incoming>, client_address: IpAddr) -> Result<Caller, AuthError> {
         let config = self.registry.config();
-        authenticate(request.headers(), client_address, &self.tokens, &config, self.local_agent.as_deref())
+        let agent = self.local_agent.as_deref();
+        let mut caller = authenticate(request.headers(), client_address, &self.tokens, &config, agent)?;
+        if caller.token.is_none() {
+            caller.identity.thread = self.local_thread.clone();
+        }
+        Ok(caller)
     }
 
     /// Metrics are for callers on this machine, and for callers with a valid token.
