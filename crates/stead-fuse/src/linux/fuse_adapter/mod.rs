@@ -190,7 +190,7 @@ impl FuseAdapter {
             self.node_api.refresh(workspace, node);
         }
         self.invalidate_pages(ino, 0, ConcurrentWrites::Possible);
-        self.inodes.note_changed_elsewhere(ino.0, tag);
+        self.inodes.note_dropped(ino.0, tag);
     }
 
     /// Makes the kernel drop its cached content of a file from an offset on. It waits like
@@ -209,7 +209,8 @@ impl FuseAdapter {
     fn note_opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
         let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
         if has_pages {
-            return Some(tag).filter(|tag| self.inodes.is_stale(ino.0, *tag));
+            return Some(tag)
+                .filter(|tag| self.inodes.is_stale(ino.0, *tag) || self.inodes.must_settle(ino.0));
         }
         if !self.inodes.set_cached_tag(ino.0, tag)
             && let Some(notifier) = self.notifier.get()
