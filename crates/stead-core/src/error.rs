@@ -296,6 +296,12 @@ pub enum Error {
     /// The call can't be recorded in the audit log, so it wasn't made.
     #[error("nothing was done, because the audit record can't be written: {0}; try again")]
     AuditUnavailable(#[source] StoreError),
+    /// The thread that the call was made in is gone, with its files.
+    #[error("the thread has ended, and its files are gone; open the thread again to start with an empty one")]
+    ThreadEnded,
+    /// The lease of the call's thread can't be renewed, so the call wasn't made.
+    #[error("nothing was done, because the lease of the thread can't be renewed: {0}; try again")]
+    LeaseUnavailable(#[source] StoreError),
     /// The call was asked to stop, and stopped before anything had changed.
     #[error("{0}")]
     Stopped(StopReason),
@@ -359,7 +365,11 @@ impl Error {
             Error::CopyMismatch { .. } => ErrorKind::Corrupt,
             // A full disk is `Quota`, whether it holds files or the audit log.
             Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
-            Error::AuditUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
+            Error::LeaseUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
+            Error::AuditUnavailable(_) | Error::LeaseUnavailable(_) | Error::Stopped(_) => {
+                ErrorKind::Unavailable
+            }
+            Error::ThreadEnded => ErrorKind::Expired,
             Error::PartiallyApplied { cause, .. } => cause.kind(),
             Error::Store { visibility: Visibility::Hidden, cause, .. } if cause_reveals_existence(cause) => {
                 ErrorKind::Denied
@@ -559,6 +569,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Stopped(reason) => reason.to_string(),
         StoreError::Invalid(detail) => format!("`{path}`: {detail}"),
         StoreError::Unsupported(detail) => format!("`{path}`: {detail}"),
+        StoreError::LeaseExpired => format!("`{path}` was not changed: {cause}"),
         StoreError::Expired(detail) => format!("`{path}`: {detail}"),
         StoreError::Unavailable { what: detail, .. } => {
             format!("`{path}` can't be reached right now: {detail}; try again")

@@ -12,6 +12,7 @@ mod memory;
 pub mod physical;
 mod state_folder;
 pub mod sync;
+pub mod threads;
 pub mod virtual_store;
 
 pub use audit::{
@@ -26,4 +27,8 @@ pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
 };
 pub use state_folder::{state_folder_name, state_folder_of, state_folders};
+pub use threads::{
+    EndWhen, Ending, EndingThread, Entered, EnteredAs, HeldThread, LeaseHolder, RemovedThread, ThreadKey,
+    ThreadRecord,
+};
 pub use virtual_store::{ForkRecord, VirtualStore};

@@ -69,6 +69,7 @@ impl Stead {
             prefix: prefix.as_ref().map(VfsPath::to_string),
             label: label.map(str::to_owned),
             at: SystemClock.now(),
+            lease: self.vfs().lease().map(|lease| lease.id()),
         };
         let result = self.audited("snapshot", path.as_ref(), || {
             self.snapshot_with_retries(&database, &new, path.as_ref(), progress)

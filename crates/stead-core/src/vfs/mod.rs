@@ -52,6 +52,7 @@ mod single_record;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod thread_lease;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
@@ -75,6 +76,7 @@ pub use redirect::{RedirectKind, Redirects, SymlinkRule};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
+pub use thread_lease::{InUse, ThreadLease};
 pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
@@ -167,6 +169,7 @@ struct VfsShared {
     redirects: Option<Arc<dyn Redirects>>,
     denial_note: Option<Arc<str>>,
     current_rights: Option<Arc<dyn CurrentRights>>,
+    lease: Option<Arc<dyn ThreadLease>>,
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
@@ -187,6 +190,7 @@ pub struct VfsBuilder {
     redirects: Option<Arc<dyn Redirects>>,
     denial_note: Option<Arc<str>>,
     current_rights: Option<Arc<dyn CurrentRights>>,
+    lease: Option<Arc<dyn ThreadLease>>,
 }
 
 impl VfsBuilder {
@@ -242,6 +246,11 @@ impl VfsBuilder {
         VfsBuilder { current_rights: Some(rights), ..self }
     }
 
+    /// Sets the lease of the thread whose files these are. Every call begins with it, and every change is made under it.
+    pub fn lease(self, lease: Arc<dyn ThreadLease>) -> Self {
+        VfsBuilder { lease: Some(lease), ..self }
+    }
+
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let router = Router::new(self.workspaces)?;
@@ -258,6 +267,7 @@ impl VfsBuilder {
             redirects: self.redirects,
             denial_note: self.denial_note,
             current_rights: self.current_rights,
+            lease: self.lease,
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
@@ -293,12 +303,18 @@ impl Vfs {
             redirects: None,
             denial_note: None,
             current_rights: None,
+            lease: None,
         }
     }
 
     /// The identity that calls through this `Vfs` act for.
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
+    }
+
+    /// The lease of the thread whose files these are, if they are a thread's.
+    pub fn lease(&self) -> Option<&Arc<dyn ThreadLease>> {
+        self.shared.lease.as_ref()
     }
 
     /// Whether the lost-update guard knows of a file that was read through this `Vfs`.
@@ -381,6 +397,7 @@ impl Vfs {
             redirects,
             denial_note,
             current_rights,
+            lease,
             ..
         } = &*self.shared;
         let shared = VfsShared {
@@ -396,6 +413,7 @@ impl Vfs {
             redirects: redirects.clone(),
             denial_note: denial_note.clone(),
             current_rights: current_rights.clone(),
+            lease: lease.clone(),
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),

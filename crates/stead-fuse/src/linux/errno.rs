@@ -42,6 +42,9 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::FileType(_)
         | Error::LineOutOfRange { .. }
         | Error::Invalid(_) => Errno::EINVAL,
+        Error::LeaseUnavailable(cause) => store_errno(cause),
+        // Not ESTALE, on which the kernel would try again: every further call fails, too.
+        Error::ThreadEnded => Errno::EIO,
         Error::PartiallyApplied { cause, .. } => errno(cause),
         // In a WRITE_ONLY Workspace, the error must not reveal what is there.
         Error::Store {
@@ -79,7 +82,7 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         | StoreError::Invalid(_)
         | StoreError::EditMismatch(_) => Errno::EINVAL,
         StoreError::Stopped(_) => Errno::EINTR,
-        StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
+        StoreError::Unavailable { .. } | StoreError::LeaseExpired | StoreError::Corrupt(_) => Errno::EIO,
     }
 }
 

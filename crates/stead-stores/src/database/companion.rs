@@ -16,6 +16,7 @@ use crate::audit::{ChangeDigest, RecordBody, compensating};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::schema::UNRECORDED;
+use crate::threads::rows;
 
 /// The steps that rows are filled from, with their paths, and their attributes once they are applied.
 #[derive(Debug, Clone, Default)]
@@ -118,6 +119,7 @@ impl WriteTransaction<'_> {
                     }
                 }
                 CompanionRecord::Row(row) => write_row(self.conn, row, change)?,
+                CompanionRecord::Lease(lease) => rows::check_lease(self.conn, *lease)?,
             }
         }
         Ok(())
@@ -183,6 +185,8 @@ impl WriteTransaction<'_> {
                             .execute(params![volume, undone.as_bytes(), operation.as_bytes()])?;
                     }
                 }
+                // Nothing was written for it.
+                CompanionRecord::Lease(_) => {}
                 CompanionRecord::Row(_) => remove_pending_rows(self.conn, volume, revision)?,
             }
         }

@@ -14,8 +14,8 @@ use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 
 use stead_core::store::{
-    CompanionRecord, CompanionRecords, QuotaRoot, Revision, RevisionNumber, RevisionQuery, StorePath,
-    SyncPolicy, Usage,
+    CompanionRecord, CompanionRecords, LeaseId, QuotaRoot, Revision, RevisionNumber, RevisionQuery,
+    StorePath, SyncPolicy, Usage,
 };
 use stead_core::{AuditOutcome, Operation, OperationId, StoreResult, Timestamp};
 
@@ -32,6 +32,11 @@ pub(crate) const ROWS_PER_PAGE: usize = 256;
 pub(crate) trait LedgerReader: Debug + Send + Sync {
     /// Whether an audit log is open that its records go to.
     fn has_audit_log(&self) -> bool;
+
+    /// Fails with [`StoreError::LeaseExpired`] if a lease is gone or has expired.
+    ///
+    /// [`StoreError::LeaseExpired`]: stead_core::StoreError::LeaseExpired
+    fn check_lease(&self, lease: LeaseId) -> StoreResult<()>;
 
     /// The ids of the directories that have had this ledger.
     fn directories(&self) -> StoreResult<Vec<String>>;

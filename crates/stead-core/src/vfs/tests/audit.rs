@@ -249,6 +249,7 @@ fn every_public_call_is_in_the_audit_test() {
         "message_with_suggestion",
         "builder",
         "identity",
+        "lease",
         "has_read_files",
         "workspaces",
         "with_workspaces",

@@ -1,0 +1,172 @@
+//! Real processes: several that make one thread, one that is killed, and one that is stopped past its lease.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "processes have to be started and killed"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use stead_stores::{EndWhen, Ending, EnteredAs};
+
+use crate::{Bench, assert_sound, begun, enter, key, record, virtual_vfs};
+
+const TASK: &str = "STEAD_THREADS_TASK";
+
+/// A process that works on a bench, with a lease of 300 ms.
+#[test]
+#[ignore = "a child process: the tests start it"]
+fn the_process() {
+    let task = std::env::var(TASK).expect("one of the tests starts this process");
+    let (task, file) = task.split_once(',').unwrap();
+    let holder = crate::open(Path::new(file)).lease_holder(Duration::from_millis(300));
+    let entered = enter(&holder, &key());
+    let say = |text: &str| {
+        println!("\n>{text}");
+        std::io::stdout().flush().unwrap();
+    };
+    match task {
+        "enter" => {
+            say(if entered.how == EnteredAs::Created { "created" } else { "joined" });
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        "end" => {
+            virtual_vfs(&entered.thread).write("/w/a", "1").unwrap();
+            let _ending = begun(&holder, &key());
+            say("begun");
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        "write" => {
+            let vfs = virtual_vfs(&entered.thread);
+            let mut written = 0;
+            // Without a heartbeat: each call renews the lease if it has to.
+            loop {
+                match vfs.write("/w/a", format!("{written}")) {
+                    Ok(_) if written == 0 => say("writing"),
+                    Ok(_) => {}
+                    Err(stead_core::Error::ThreadEnded) => return say("ended"),
+                    Err(error) => assert!(error.to_string().ends_with("try again"), "{error}"),
+                }
+                written += 1;
+            }
+        }
+        other => panic!("{other}"),
+    }
+}
+
+struct Process {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Process {
+    fn start(bench: &Bench, task: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "processes::the_process", "--nocapture"]);
+        command.env(TASK, format!("{task},{}", bench.file().display())).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Process { child, lines }
+    }
+
+    fn next(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the process has ended");
+            if let Some(said) = line.trim_end().strip_prefix('>') {
+                return said.to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_until(mut is_true: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_true() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn eight_processes_that_race_make_one_thread() {
+    let bench = Bench::new();
+    let mut processes: Vec<_> = (0..8).map(|_| Process::start(&bench, "enter")).collect();
+    let said: Vec<_> = processes.iter_mut().map(Process::next).collect();
+    assert_eq!(said.iter().filter(|said| *said == "created").count(), 1, "{said:?}");
+    assert_eq!(bench.count("SELECT count(*) FROM thread_lease"), 8);
+    // Killed, they leave leases that expire.
+    drop(processes);
+    let holder = bench.holder();
+    wait_until(|| {
+        holder.sweepable().unwrap();
+        bench.count("SELECT count(*) FROM lease_holder") == 0
+    });
+    assert_eq!(bench.database().thread(&key()).unwrap().unwrap().leases, 0);
+    assert_sound(&bench.database());
+}
+
+#[test]
+fn an_ending_whose_process_is_killed_is_finished_by_the_next() {
+    let bench = Bench::new();
+    let mut process = Process::start(&bench, "end");
+    assert_eq!(process.next(), "begun");
+    drop(process);
+    let holder = bench.holder();
+    let mut ending = None;
+    wait_until(|| {
+        if holder.sweepable().unwrap() == [key()]
+            && let Ending::Begun(begun) = holder.begin_ending(&key(), EndWhen::Idle).unwrap()
+        {
+            ending = Some(begun);
+        }
+        ending.is_some()
+    });
+    let removed = holder.finish_ending(ending.unwrap(), record(&key())).unwrap();
+    assert_eq!((removed.volumes, removed.files), (1, 1));
+    assert_eq!(bench.count("SELECT (SELECT count(*) FROM thread) + (SELECT count(*) FROM volume)"), 0);
+    assert_sound(&bench.database());
+}
+
+#[test]
+fn a_process_that_is_stopped_past_its_lease_writes_nothing_into_the_next_thread() {
+    let bench = Bench::new();
+    let mut process = Process::start(&bench, "write");
+    assert_eq!(process.next(), "writing");
+    process.signal(rustix::process::Signal::STOP);
+    let holder = bench.holder();
+    let mut ending = None;
+    let began = Instant::now();
+    wait_until(|| {
+        // A process that was stopped in its transaction holds the database; then it has to go on first.
+        match holder.begin_ending(&key(), EndWhen::Now) {
+            Ok(Ending::Begun(begun)) => ending = Some(begun),
+            Ok(_) => {}
+            Err(_) => process.signal(rustix::process::Signal::CONT),
+        }
+        ending.is_some()
+    });
+    assert!(began.elapsed() > Duration::from_millis(100), "the lease was respected");
+    holder.finish_ending(ending.unwrap(), record(&key())).unwrap();
+    let next = enter(&holder, &key()).thread;
+    virtual_vfs(&next).write("/w/own", "1").unwrap();
+    process.signal(rustix::process::Signal::CONT);
+    assert_eq!(process.next(), "ended");
+    assert!(!virtual_vfs(&next).exists("/w/a").unwrap());
+    assert_sound(&bench.database());
+}
