@@ -120,11 +120,16 @@ pub enum Error {
         /// Who is asking, and where it may do this.
         note: Arc<str>,
     },
-    /// The caller had access to the Workspace of this path, and has lost it meanwhile.
-    #[error("you have no access to `{path}` any more: your rights have changed")]
+    /// The caller had access to the Workspace of this path, and has lost some or all of it meanwhile.
+    #[error(
+        "{} `{path}` any more: your rights have changed",
+        if *is_readable { "you can read, but not change" } else { "you have no access to" }
+    )]
     AccessWithdrawn {
         /// The path.
         path: VfsPath,
+        /// Whether the caller may still read there.
+        is_readable: bool,
     },
     /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
@@ -231,6 +236,14 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// The permission bits of this Workspace's root directory can't be changed, because others use it too.
+    #[error(
+        "`{path}` is a folder that others use too, so its permission bits can't be changed; change those of what is in it"
+    )]
+    FixedRootMode {
+        /// The path.
+        path: VfsPath,
+    },
     /// The directory exists only because Workspaces lie below it.
     #[error("`{path}` contains only Workspaces, no files; use a path in one of them")]
     SyntheticDirectory {
@@ -245,8 +258,8 @@ pub enum Error {
         /// The new path.
         to: VfsPath,
     },
-    /// A whole-file write by a caller that read an older version.
-    #[error("`{path}` has changed since you read it; read it again, then write")]
+    /// A whole-file write by a caller that read or wrote an older version.
+    #[error("`{path}` has changed since you last read or wrote it; read it again, then write")]
     LostUpdate {
         /// The path.
         path: VfsPath,
@@ -358,6 +371,7 @@ impl Error {
             | Error::SymlinkRefused { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
+            | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
             Error::LostUpdate { .. } => ErrorKind::Conflict,
             Error::NotInHistory(_) => ErrorKind::NotFound,
@@ -527,7 +541,9 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
             format!("`{path}` has changed since it was read; read it again, then repeat the change")
         }
         StoreError::EditMismatch(mismatch) => format!("{}`{path}` {mismatch}", mismatch.prefix()),
-        StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
+        StoreError::Special(kind) => {
+            format!("`{path}` is or contains a {kind}, which can't be read, written or copied")
+        }
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
         StoreError::Protected { path: inner } if inner == "." => format!(
             "`{path}` can't be moved, copied or removed as a whole: it is protected and read-only for agents"

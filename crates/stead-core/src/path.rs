@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::{escape_name, escape_text};
+use crate::name::{escape_hint, escape_name, escape_text};
 
 /// The longest component, in bytes.
 pub const MAX_COMPONENT: usize = 255;
@@ -50,7 +50,7 @@ pub enum PathError {
     #[error("`{0}` isn't valid UTF-8; paths have to be UTF-8")]
     NotUtf8(String),
     /// The path contains a backslash; paths are `/`-separated on every host.
-    #[error("`{0}` contains a backslash; separate components with `/`")]
+    #[error("`{0}` contains a backslash; separate components with `/`{hint}", hint = escape_hint(.0).unwrap_or_default())]
     Backslash(String),
     /// One component is too long.
     #[error("a component of the path has {length} bytes; at most {MAX_COMPONENT} are allowed")]

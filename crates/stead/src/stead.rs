@@ -302,7 +302,7 @@ fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspac
     if let Some(title) = &config.title {
         workspace = workspace.with_title(title.as_str());
     }
-    let workspace = workspace.with_approval_policy(config.ask);
+    let workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 

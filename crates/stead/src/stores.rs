@@ -24,10 +24,22 @@ use crate::current_records::CurrentRecords;
 use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
+use crate::server_lock::SERVER_LOCK_SUFFIX;
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
-const DATABASE_FILE_SUFFIXES: [&str; 10] =
-    ["", "-wal", "-shm", "-journal", "-turn", "-next", "-reserve", "-version", "-damaged", "-restoring"];
+const DATABASE_FILE_SUFFIXES: [&str; 11] = [
+    "",
+    "-wal",
+    "-shm",
+    "-journal",
+    "-turn",
+    "-next",
+    "-reserve",
+    "-version",
+    "-damaged",
+    "-restoring",
+    SERVER_LOCK_SUFFIX,
+];
 
 /// The Stores of a configuration. Each is opened at its first use, and only once, however many Workspaces use it and
 /// however many names it has.
@@ -552,8 +564,7 @@ fn store_directories(config: &Config) -> Vec<PathBuf> {
 /// widen its own scopes.
 fn masked_paths(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
-    // If the database's name is a symlink, SQLite keeps its files beside the target.
-    let resolved = resolve_symlinks(database);
+    let resolved = resolved_database(config);
     let database_files = [database, &resolved].into_iter().flat_map(|database| {
         DATABASE_FILE_SUFFIXES.map(|suffix| {
             let mut name = OsString::from(database);
@@ -567,6 +578,11 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
         .chain(records)
         .chain(database_files)
         .collect()
+}
+
+/// The database's file. If its name is a symlink, SQLite keeps its other files beside the target.
+pub(crate) fn resolved_database(config: &Config) -> PathBuf {
+    resolve_symlinks(&config.database.path)
 }
 
 /// The error of a database that can't be created. A directory that isn't there is a mistake in the configuration, not

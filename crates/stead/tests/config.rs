@@ -234,6 +234,7 @@ store = "notes"
                         quota_root: None,
                         ask: Never,
                         title: None,
+                        root_mode: Changeable,
                     },
                 ],
                 quota: QuotaLimits {

@@ -37,6 +37,7 @@ mod restore;
 mod restore_backup;
 mod rm;
 mod serve;
+mod server_lock;
 mod snapshot;
 mod snapshots;
 mod stat;

@@ -128,6 +128,7 @@ impl<'a> Batch<'a> {
         modified: Option<Timestamp>,
     ) -> Result<()> {
         self.add(path.into_path(), |_, resolved| {
+            resolved.check_mode_change(mode)?;
             Ok(Step::SetAttr { at: resolved.node_path.clone(), mode, modified })
         })
     }

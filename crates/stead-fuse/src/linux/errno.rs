@@ -14,7 +14,10 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::ScopeDenied { scope: AccessScope::ReadOnly, access: Access::Write, .. }
         // Of the scopes, only READ_ONLY refuses a write.
         | Error::FolderDenied { access: Access::Write, .. } => Errno::EROFS,
-        Error::Protected { .. } | Error::GitRepository { .. } | Error::ToolNotOffered(_) => Errno::EPERM,
+        Error::Protected { .. }
+        | Error::GitRepository { .. }
+        | Error::FixedRootMode { .. }
+        | Error::ToolNotOffered(_) => Errno::EPERM,
         Error::OutsideWorkspaces { .. }
         | Error::ScopeDenied { .. }
         | Error::FolderDenied { .. }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
+use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
@@ -161,6 +162,7 @@ fn workspace(
         quota_root: None,
         ask,
         title: None,
+        root_mode: RootMode::Changeable,
     })
 }
 

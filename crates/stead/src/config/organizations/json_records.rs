@@ -1,5 +1,6 @@
 //! Reads the records of an organization from `org.json`, `teams.json` and `agents.json`.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,12 +137,36 @@ impl<'f> RecordFile<'f> {
         };
         match parse_to_ast(self.text, &CollectOptions::default(), &options) {
             Ok(parsed) => match parsed.value {
-                Some(value) => Some(value),
+                Some(value) => self.has_unique_keys(&value).then_some(value),
                 None => self.problem(0, "the file is empty"),
             },
             Err(error) => {
                 self.problem(error.range().start, &format!("this isn't valid JSON: {}", error.kind()))
             }
+        }
+    }
+
+    /// Reports every key that an object has twice. Readers of JSON don't agree which of the two values counts.
+    fn has_unique_keys(&self, value: &Value<'_>) -> bool {
+        match value {
+            Value::Array(Array { elements, .. }) => {
+                elements.iter().fold(true, |is_unique, element| self.has_unique_keys(element) && is_unique)
+            }
+            Value::Object(Object { properties, .. }) => {
+                let (mut keys, mut is_unique) = (HashSet::new(), true);
+                for property in properties {
+                    let key = property.name.as_str();
+                    if !keys.insert(key) {
+                        let message =
+                            format!("the key `{}` occurs twice here; keep one of them", key.escape_debug());
+                        self.problem::<()>(property.start(), &message);
+                        is_unique = false;
+                    }
+                    is_unique &= self.has_unique_keys(&property.value);
+                }
+                is_unique
+            }
+            _ => true,
         }
     }
 
