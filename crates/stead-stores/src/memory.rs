@@ -50,10 +50,10 @@ impl MemoryStore {
     /// Removes a thread's volume, its forks and its snapshots from this Store's database, and returns what that was.
     pub fn remove_thread(&self, thread: i64, key: &ThreadKey) -> StoreResult<RemovedThread> {
         let (database, key) = (self.0.database(), key.clone());
-        let removed = database
+        let (removed, volumes) = database
             .0
             .write(CommitSync::Deferred, move |transaction| remove_thread(transaction, thread, &key))?;
-        database.0.forget_removed_volumes()?;
+        database.0.forget_volumes_in(&volumes);
         Ok(removed)
     }
 }

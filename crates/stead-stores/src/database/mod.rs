@@ -543,13 +543,11 @@ impl DatabaseInner {
         self.volumes.lock().clear();
     }
 
-    /// Has removed volumes looked up again when they are next opened.
-    pub(crate) fn forget_removed_volumes(&self) -> StoreResult<()> {
-        let reader = self.reader()?;
-        let mut is_there =
-            reader.prepare_cached("SELECT 1 FROM volume WHERE id = ?1").map_err(DatabaseError::from)?;
-        self.volumes.lock().retain(|_, volume| is_there.exists([volume.id]).unwrap_or(true));
-        Ok(())
+    /// Has these volumes, which were removed, looked up again when they are next opened.
+    pub(crate) fn forget_volumes_in(&self, removed: &[i64]) {
+        if !removed.is_empty() {
+            self.volumes.lock().retain(|_, volume| !removed.contains(&volume.id));
+        }
     }
 
     /// Whether the audit log is open, so that changes can have records.

@@ -48,28 +48,27 @@ impl LeaseHolder {
             self.renew_all()?;
         }
         let holder = self.id.load(Ordering::Acquire);
-        let removed = self.database().0.write_reserved(CommitSync::AsConfigured, move |transaction| {
-            check_ending(transaction.conn, id, holder)?;
-            let removed = remove_thread(transaction, id, &key)?;
-            if transaction.chain().is_some() {
-                transaction.append_record(&with_removed(record, &removed)?)?;
-            }
-            Ok(removed)
-        })?;
+        let (removed, volumes) =
+            self.database().0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+                check_ending(transaction.conn, id, holder)?;
+                let (removed, volumes) = remove_thread(transaction, id, &key)?;
+                if transaction.chain().is_some() {
+                    transaction.append_record(&with_removed(record, &removed)?)?;
+                }
+                Ok((removed, volumes))
+            })?;
         drop(ending);
-        if removed.forks > 0 {
-            self.database().0.forget_removed_volumes()?;
-        }
+        self.database().0.forget_volumes_in(&volumes);
         Ok(removed)
     }
 }
 
-/// Removes the volumes of a thread, the forks and snapshots that it owns, and its row.
+/// Removes the volumes of a thread, the forks and snapshots that it owns, and its row. Also returns which volumes that were.
 pub(crate) fn remove_thread(
     transaction: &mut WriteTransaction<'_>,
     id: i64,
     key: &ThreadKey,
-) -> Result<RemovedThread> {
+) -> Result<(RemovedThread, Vec<i64>)> {
     let (conn, owner) = (transaction.conn, key.to_string());
     let volumes = volumes_of(conn, id, &owner)?;
     let mut removed = RemovedThread::default();
@@ -95,7 +94,7 @@ pub(crate) fn remove_thread(
     conn.prepare_cached("DELETE FROM thread_lease WHERE thread = ?1")?.execute([id])?;
     conn.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute([id])?;
     transaction.invalidate_directories()?;
-    Ok(removed)
+    Ok((removed, volumes.into_iter().map(|(volume, _)| volume).collect()))
 }
 
 /// The threads that have volumes.

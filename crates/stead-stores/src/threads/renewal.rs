@@ -16,8 +16,8 @@ use crate::threads::{HeldThread, LeaseHolder, rows};
 /// What a renewal did.
 struct Renewed {
     holder: i64,
-    /// The leases that were taken anew, by thread; `None` for a thread that has ended.
-    taken: Vec<(i64, Option<LeaseId>)>,
+    /// The leases that were taken anew, by the thread's place in the list; `None` for a thread that has ended.
+    taken: Vec<(usize, Option<LeaseId>)>,
 }
 
 impl LeaseHolder {
@@ -109,9 +109,9 @@ impl LeaseHolder {
             let is_alive = holder != 0 && rows::renew_holder(transaction.conn, holder, now, expires)?;
             let new_holder = if is_alive { holder } else { replace_holder(transaction, holder, expires)? };
             let mut taken = Vec::new();
-            for (thread, needs_lease) in all {
+            for (place, (thread, needs_lease)) in all.into_iter().enumerate() {
                 if needs_lease || !is_alive {
-                    taken.push((thread, rows::take_lease(transaction.conn, thread, new_holder)?));
+                    taken.push((place, rows::take_lease(transaction.conn, thread, new_holder)?));
                 }
             }
             for (thread, unused_for) in uses {
@@ -126,10 +126,8 @@ impl LeaseHolder {
                 return Err(error);
             }
         };
-        for (thread, lease) in renewed.taken {
-            if let Some(held) = threads.iter().find(|held| held.thread() == thread) {
-                held.set_lease(lease);
-            }
+        for (place, lease) in renewed.taken {
+            threads[place].set_lease(lease);
         }
         self.set_renewed(renewed.holder, began);
         Ok(())
