@@ -456,6 +456,10 @@ fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: &Barrier) -> St
             "`{path}` is not part of the fork: `{workspace}` was a nested Workspace when the fork was made, so the \
              fork doesn't contain it"
         ),
+        Barrier::ThreadFiles => format!(
+            "`{path}` isn't part of the Workspace around it: the directory `{workspace}` is reserved for the files of \
+             threads; choose another path"
+        ),
     }
 }
 

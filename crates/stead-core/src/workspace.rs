@@ -155,6 +155,18 @@ pub enum Barrier {
     NotInPast(Cow<'static, str>),
     /// The path was a separate Workspace when the fork was made, and was excluded from the fork.
     ExcludedFromFork,
+    /// The directory has the files of threads, which only the Workspaces of each thread show.
+    ThreadFiles,
+}
+
+impl Barrier {
+    /// Whether nothing at all is said about what is there, not even an Access Scope.
+    pub(crate) fn hides_scope(&self) -> bool {
+        match self {
+            Barrier::NotInPast(_) => false,
+            Barrier::ExcludedFromFork | Barrier::ThreadFiles => true,
+        }
+    }
 }
 
 /// Whether a person has to approve calls in a Workspace. The stricter policy is the greater one.

@@ -23,6 +23,7 @@ mod server_lock;
 mod snapshots;
 mod stead;
 mod stores;
+mod threads;
 pub mod time_text;
 pub mod tokens;
 mod toolbox;
@@ -38,8 +39,9 @@ pub use crate::live_steads::{LiveEntry, LiveSteads};
 pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
 pub use crate::operations::OperationsOf;
 pub use crate::server_lock::{DatabaseInUse, ServerLock};
-pub use crate::stead::{Stead, SteadBuilder};
+pub use crate::stead::{Stead, SteadBuilder, SteadOwner};
 pub use crate::stores::{GcReport, Stores};
+pub use crate::threads::{DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads};
 pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as VfsError;
@@ -62,5 +64,5 @@ pub use stead_stores::database::{
 pub use stead_stores::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions,
-    PhysicalStore, Pruned, VirtualStore, verify_archive,
+    PhysicalStore, Pruned, ThreadKey, ThreadRecord, VirtualStore, verify_archive,
 };

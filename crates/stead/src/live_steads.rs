@@ -3,13 +3,15 @@
 //! Getting one identity's stead never waits for the opening of another's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead_core::store::Subscription;
+use stead_core::vfs::ThreadLease;
 use stead_core::{Identity, VfsPath};
+use stead_stores::ThreadKey;
 
 use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
@@ -78,11 +80,35 @@ struct Slot<T> {
     opening: Arc<Mutex<()>>,
     /// The agents on whose access depends what the forks of `live` show.
     fork_makers: BTreeSet<String>,
+    /// The thread that `live` is of, if the agent works in threads.
+    thread: Option<Weak<dyn ThreadLease>>,
+}
+
+impl<T> Slot<T> {
+    /// Whether the thread that `live` is of has ended.
+    fn has_ended(&self) -> bool {
+        let thread = self.thread.as_ref().and_then(Weak::upgrade);
+        thread.is_some_and(|thread| thread.has_ended())
+    }
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Slot { live: None, last_used: Instant::now(), opening: Arc::default(), fork_makers: BTreeSet::new() }
+        let (opening, fork_makers) = (Arc::default(), BTreeSet::new());
+        Slot { live: None, last_used: Instant::now(), opening, fork_makers, thread: None }
+    }
+}
+
+/// What a slot has to know of the stead of its entry.
+struct SlotFacts {
+    fork_makers: BTreeSet<String>,
+    thread: Option<Weak<dyn ThreadLease>>,
+}
+
+impl SlotFacts {
+    fn of(stead: &Stead) -> Self {
+        let thread = stead.vfs().lease().map(Arc::downgrade);
+        SlotFacts { fork_makers: stead.forks.makers().clone(), thread }
     }
 }
 
@@ -160,19 +186,19 @@ impl<T: LiveEntry> LiveSteads<T> {
                 (Arc::clone(&state.stores), state.epoch)
             };
             let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let result = result.map(|stead| (stead.forks.makers().clone(), Arc::new(make(&stead))));
+            let result = result.map(|stead| (SlotFacts::of(&stead), Arc::new(make(&stead))));
             let mut state = self.state.lock();
             match result {
                 // The configuration or the forks have changed meanwhile.
                 Ok(_) if state.epoch != epoch => {}
-                Ok((fork_makers, _)) if state.is_any_withdrawn(&fork_makers) => {
+                Ok((facts, _)) if state.is_any_withdrawn(&facts.fork_makers) => {
                     state.slots.remove(identity);
                     return Err(withdrawn_error());
                 }
-                Ok((fork_makers, live)) => {
+                Ok((facts, live)) => {
                     let slot = state.slots.entry(identity.clone()).or_default();
                     slot.last_used = Instant::now();
-                    slot.fork_makers = fork_makers;
+                    (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
                     return Ok(Arc::clone(slot.live.insert(live)));
                 }
                 Err(error) => {
@@ -200,7 +226,9 @@ impl<T: LiveEntry> LiveSteads<T> {
                     return Err(Error::Invalid("the configuration has changed again".into()));
                 }
                 let missing = state.entries(|identity| {
-                    !opened.contains_key(identity) && !state.stays_as_it_is(identity, config)
+                    !opened.contains_key(identity)
+                        && !state.has_ended(identity)
+                        && !state.stays_as_it_is(identity, config)
                 });
                 if missing.is_empty() {
                     state.stores = stores;
@@ -212,7 +240,11 @@ impl<T: LiveEntry> LiveSteads<T> {
             };
             for (identity, live) in missing {
                 let stead = match config.has_agent(&identity.agent) {
-                    true => self.open(&stores, &identity)?,
+                    true => match self.open(&stores, &identity) {
+                        // The agent works in threads now, and this identity has none.
+                        Err(Error::ThreadNeeded { .. }) => Stead::builder(&identity.agent).build()?,
+                        stead => stead?,
+                    },
                     false => Stead::builder(&identity.agent).build()?,
                 };
                 opened.insert(identity, (live, stead));
@@ -221,7 +253,7 @@ impl<T: LiveEntry> LiveSteads<T> {
         *updates = ForkWatch::default();
         for (identity, (live, stead)) in opened {
             live.replace(&stead);
-            self.state.lock().set_fork_makers(&identity, &stead);
+            self.state.lock().set_facts(&identity, &stead);
         }
         Ok(())
     }
@@ -288,8 +320,12 @@ impl<T: LiveEntry> LiveSteads<T> {
             updates.has_commits.store(true, Ordering::Release);
             return;
         };
-        let is_outdated = |agent: &str| match &updates.fork_volumes {
-            Some(volumes) => volumes.get(agent) != forks.get(agent),
+        let config = Arc::clone(stores.config());
+        let is_outdated = |identity: &Identity| match &updates.fork_volumes {
+            Some(volumes) => {
+                let owner = config.owner_of(identity);
+                volumes.get(&owner) != forks.get(&owner)
+            }
             None => true,
         };
         let outdated = {
@@ -298,15 +334,19 @@ impl<T: LiveEntry> LiveSteads<T> {
             if updates.fork_volumes.as_ref() != Some(&forks) {
                 state.epoch += 1;
             }
-            state.entries(|identity| is_outdated(&identity.agent))
+            state.entries(is_outdated)
         };
         for (identity, live) in outdated {
+            // Opening it again would make a new thread.
+            if self.state.lock().has_ended(&identity) {
+                continue;
+            }
             match self.open(&stores, &identity) {
                 Ok(stead) => {
                     let _entry_changes = self.entry_changes.lock();
                     let mut state = self.state.lock();
                     if !state.is_withdrawn(&identity.agent) && !state.is_any_withdrawn(stead.forks.makers()) {
-                        state.set_fork_makers(&identity, &stead);
+                        state.set_facts(&identity, &stead);
                         drop(state);
                         live.refresh(&stead);
                     }
@@ -316,9 +356,10 @@ impl<T: LiveEntry> LiveSteads<T> {
                 Err(_) => {
                     // A stead that can't be opened now stays as it was, and is tried again.
                     updates.has_commits.store(true, Ordering::Release);
-                    match updates.fork_volumes.as_ref().and_then(|volumes| volumes.get(&identity.agent)) {
-                        Some(volumes) => forks.insert(identity.agent, volumes.clone()),
-                        None => forks.remove(&identity.agent),
+                    let owner = config.owner_of(&identity);
+                    match updates.fork_volumes.as_ref().and_then(|volumes| volumes.get(&owner)) {
+                        Some(volumes) => forks.insert(owner, volumes.clone()),
+                        None => forks.remove(&owner),
                     };
                 }
             }
@@ -348,6 +389,12 @@ impl<T: LiveEntry> LiveSteads<T> {
         drop(evicted);
     }
 
+    /// Ends the threads whose idle time-out has passed, and finishes what a process that died had begun to remove. Cheap when
+    /// nothing is due. Returns the threads that could not be ended, each with the reason.
+    pub fn sweep_threads(&self) -> Result<Vec<(ThreadKey, Error)>> {
+        Ok(self.stores().threads().sweep()?.failed)
+    }
+
     fn open(&self, stores: &Stores, identity: &Identity) -> Result<Stead> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         Stead::open_in(stores, identity)
@@ -361,6 +408,10 @@ impl<T> RegistryState<T> {
             return None;
         }
         let slot = self.slots.get_mut(identity)?;
+        if slot.has_ended() {
+            // The caller's next call fails and says that the thread has ended. After that, the thread is a new one.
+            return slot.live.take();
+        }
         let live = slot.live.as_ref()?;
         slot.last_used = Instant::now();
         Some(Arc::clone(live))
@@ -393,10 +444,16 @@ impl<T> RegistryState<T> {
         agents.iter().any(|agent| self.is_withdrawn(agent))
     }
 
-    fn set_fork_makers(&mut self, identity: &Identity, stead: &Stead) {
+    fn set_facts(&mut self, identity: &Identity, stead: &Stead) {
         if let Some(slot) = self.slots.get_mut(identity) {
-            slot.fork_makers = stead.forks.makers().clone();
+            let facts = SlotFacts::of(stead);
+            (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
         }
+    }
+
+    /// Whether the identity's thread has ended since its stead was opened.
+    fn has_ended(&self, identity: &Identity) -> bool {
+        self.slots.get(identity).is_some_and(Slot::has_ended)
     }
 
     fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
@@ -456,6 +513,7 @@ fn agents_that_lose_access(old: &Config, new: &Config) -> BTreeSet<String> {
                 && added.prefix.ancestors().any(|outer| old_workspaces.contains_key(&outer))
         };
         agent.quota != new_agent.quota
+            || agent.scope != new_agent.scope
             || agent.tools != new_agent.tools
             || !agent.workspaces.iter().all(stays)
             || new_agent.workspaces.iter().any(is_nested)

@@ -65,7 +65,7 @@ impl Stead {
             return Err(stead_core::Error::Store { path, visibility, cause }.into());
         }
         let new = NewSnapshot {
-            agent: self.vfs().identity().agent.clone(),
+            agent: self.owner().to_string(),
             prefix: prefix.as_ref().map(VfsPath::to_string),
             label: label.map(str::to_owned),
             at: SystemClock.now(),
@@ -180,7 +180,7 @@ impl Stead {
     pub fn snapshots(&self, prefix: Option<&str>) -> Result<Vec<Snapshot>> {
         self.single_record("snapshots", prefix, error_kind, |stead| {
             let prefix = prefix.map(IntoPath::into_path).transpose()?;
-            let mut snapshots = stead.database()?.snapshots(&stead.vfs().identity().agent)?;
+            let mut snapshots = stead.database()?.snapshots(&stead.owner().to_string())?;
             if let Some(prefix) = prefix {
                 snapshots.retain(|snapshot| covers(snapshot, &prefix));
             }
@@ -198,8 +198,8 @@ impl Stead {
         let snapshot = self.find_snapshot(prefix.as_ref(), name)?;
         let snapshot = snapshot
             .ok_or_else(|| stead_core::Error::NotInHistory(format!("snapshot `{}`", name.escape_debug())))?;
-        let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
-        let forget = || database.forget_snapshot(&agent, snapshot.id);
+        let (database, owner) = (self.database()?, self.owner().to_string());
+        let forget = || database.forget_snapshot(&owner, snapshot.id);
         self.audited("forget_snapshot", prefix.as_ref(), forget)?;
         Ok(snapshot)
     }
@@ -329,7 +329,7 @@ impl Stead {
         };
         let is_match =
             |snapshot: &Snapshot| is_named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
-        let mut found = database.snapshots(&self.vfs().identity().agent)?;
+        let mut found = database.snapshots(&self.owner().to_string())?;
         found.retain(is_match);
         // A snapshot of the nearest Workspace comes before one of everything.
         found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.prefix.as_ref().map_or(0, String::len)));

@@ -7,16 +7,19 @@ use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stead_core::organization::{FolderIds, MemoryFolderIds};
-use stead_core::store::{DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
+use stead_core::store::{
+    DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, StorePath, VerifyReport,
+};
 use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, LedgerOpenMode,
-    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
+    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
+    resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -25,6 +28,7 @@ use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
 use crate::server_lock::SERVER_LOCK_SUFFIX;
+use crate::threads::ThreadRegistry;
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [
@@ -50,6 +54,7 @@ pub struct Stores {
     by_key: Arc<Mutex<BTreeMap<StoreKey, Arc<LazyStore>>>>,
     folder_ids: Arc<dyn FolderIds>,
     current_records: Arc<CurrentRecords>,
+    thread_registry: Arc<ThreadRegistry>,
 }
 
 /// Two names with equal keys are the same Store.
@@ -72,9 +77,18 @@ impl Stores {
             audit: OnceLock::new(),
             audit_open_lock: Mutex::default(),
         };
+        let opener = Arc::new(opener);
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), LeaseHolder::DEFAULT_TTL));
         let folder_ids = Arc::new(MemoryFolderIds::new(Arc::new(SystemClock)));
         let current_records = Arc::new(CurrentRecords::of(&config));
-        Stores { config, opener: Arc::new(opener), by_key: Arc::default(), folder_ids, current_records }
+        Stores { config, opener, by_key: Arc::default(), folder_ids, current_records, thread_registry }
+    }
+
+    /// These Stores with leases of threads that hold for this long without being renewed. Call it before a thread is used.
+    #[doc(hidden)]
+    pub fn with_lease_ttl(self, ttl: Duration) -> Self {
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&self.opener), ttl));
+        Stores { thread_registry, ..self }
     }
 
     /// The Stores of a new configuration that replaces this one's. If only agents and records have changed, they are the
@@ -89,6 +103,7 @@ impl Stores {
                 by_key: Arc::clone(&self.by_key),
                 folder_ids,
                 current_records: Arc::clone(&self.current_records),
+                thread_registry: Arc::clone(&self.thread_registry),
             };
         }
         let stores = Stores { folder_ids, ..Stores::of(config) };
@@ -143,6 +158,35 @@ impl Stores {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Arc::new(self.opener.lazy_store(name, config)?)),
         }))
+    }
+
+    /// The Store that has a thread's own files in place of those of the Store of this name. A Physical Store has the files of
+    /// all threads itself, in a directory for each.
+    pub(crate) fn thread_store(&self, name: &str, thread: &Arc<HeldThread>) -> Result<Arc<dyn Store>> {
+        let store = self.lazy_store(name)?;
+        match self.opener.config.stores.get(name) {
+            Some(StoreConfig::Virtual { namespace }) => {
+                let (id, info) = (thread.volume_id(namespace)?, self.opener.info(StoreKind::Virtual));
+                let (opener, thread, namespace) =
+                    (Arc::clone(&self.opener), Arc::clone(thread), namespace.clone());
+                Ok(Arc::new(LazyStore::new(name, id, info, Abilities::ALL, move || {
+                    opener.try_open_audit();
+                    Ok(Arc::new(thread.volume(&namespace)?))
+                })))
+            }
+            Some(StoreConfig::Memory) => match store.memory() {
+                Some(memory) => {
+                    self.thread_registry.note_memory_volume(thread);
+                    Ok(Arc::new(memory.thread_volume(thread.thread(), thread.key())?))
+                }
+                None => Ok(store),
+            },
+            Some(StoreConfig::Physical { .. }) | None => Ok(store),
+        }
+    }
+
+    pub(crate) fn thread_registry(&self) -> &Arc<ThreadRegistry> {
+        &self.thread_registry
     }
 
     /// The database, opened at its first use.
@@ -406,11 +450,7 @@ impl StoreOpener {
     fn lazy_store(self: &Arc<Self>, name: &str, config: StoreConfig) -> Result<LazyStore> {
         let opener = Arc::clone(self);
         Ok(match config {
-            StoreConfig::Memory => {
-                let store = Arc::new(MemoryStore::new());
-                let (id, info) = (store.id(), store.info());
-                LazyStore::new(name, id, info, Abilities::ALL, move || Ok(Arc::clone(&store) as _))
-            }
+            StoreConfig::Memory => LazyStore::of_memory(name, MemoryStore::new()),
             StoreConfig::Virtual { namespace } => {
                 let id = VirtualStore::id_in(self.database_id, &namespace)?;
                 LazyStore::new(name, id, self.info(StoreKind::Virtual), Abilities::ALL, move || {
@@ -479,6 +519,14 @@ impl StoreOpener {
         pruned
     }
 
+    /// Removes what is kept of a directory of a Physical Store that is gone for good.
+    pub(crate) fn forget_directory(self: &Arc<Self>, store: &str, at: &StorePath) -> Result<()> {
+        if let Some(StoreConfig::Physical { path, displaced_retention }) = self.config.stores.get(store) {
+            self.open_physical(path, *displaced_retention)?.forget_below(at)?;
+        }
+        Ok(())
+    }
+
     /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
@@ -494,7 +542,7 @@ impl StoreOpener {
     }
 
     /// The database. Opens or creates it if needed.
-    fn database(&self) -> Result<Database> {
+    pub(crate) fn database(&self) -> Result<Database> {
         // A panic can't leave the value under this lock half changed.
         let mut opened = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(database) = &*opened {

@@ -183,7 +183,7 @@ impl<'v> Call<'v> {
             let workspace = workspace.prefix().clone();
             Error::BehindBarrier { path: path.clone(), workspace, barrier: barrier.clone() }
         };
-        if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
+        if let Some(barrier) = workspace.barrier().filter(|barrier| barrier.hides_scope()) {
             return Err(behind_barrier(barrier));
         }
         if !self.shared().is_current(workspace, access) {

@@ -31,6 +31,9 @@ pub trait ThreadLease: Debug + Send + Sync {
     /// clock of this process says.
     fn note_expired(&self);
 
+    /// Whether the thread has ended, as far as this process knows.
+    fn has_ended(&self) -> bool;
+
     /// The lease as it is now. It changes when the lease is renewed after it has expired.
     fn id(&self) -> LeaseId;
 

@@ -6,6 +6,7 @@
 //! [`Ledger`] is the port that a Physical Store uses; [`SqliteLedger`] is behind it, in tables of a database.
 
 mod attach;
+mod forget;
 mod read;
 mod sqlite;
 mod usage;
@@ -111,6 +112,10 @@ pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
 
     /// Notes that what these rows displaced isn't kept any more.
     fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()>;
+
+    /// Removes the rows of a path and of everything below it, its usage counters, and what snapshots have captured of it.
+    /// Returns the rows whose displaced content was kept.
+    fn forget_below(&self, path: Vec<u8>) -> StoreResult<Vec<(i64, i64)>>;
 
     /// Saves the hash of what a row displaced.
     fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;

@@ -13,6 +13,7 @@ use crate::database::companion::ChangeRecords;
 use crate::database::error::{Result, from_io};
 use crate::database::group_commit::CommitSync;
 use crate::database::{DatabaseInner, remove_volume};
+use crate::ledger::forget::forget_below;
 use crate::ledger::usage::{add_to_counter, check_quota};
 use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange};
 use crate::sync::{self, SyncPoint};
@@ -138,6 +139,12 @@ impl Ledger for SqliteLedger {
                 statement.execute([volume, revision, seq])?;
             }
             Ok(())
+        })
+    }
+
+    fn forget_below(&self, path: Vec<u8>) -> StoreResult<Vec<(i64, i64)>> {
+        self.write_with_finished(CommitSync::AsConfigured, move |transaction, volume| {
+            forget_below(transaction, volume, &path)
         })
     }
 

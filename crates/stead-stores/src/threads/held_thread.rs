@@ -176,6 +176,10 @@ impl ThreadLease for HeldThread {
         self.is_refused.store(true, Ordering::Release);
     }
 
+    fn has_ended(&self) -> bool {
+        HeldThread::has_ended(self)
+    }
+
     fn id(&self) -> LeaseId {
         *self.lease.lock()
     }

@@ -29,6 +29,7 @@
 //! # Ok::<(), stead_core::StoreError>(())
 //! ```
 
+mod contents;
 mod ending;
 mod held_thread;
 mod holder;

@@ -40,10 +40,13 @@ mod reserved_keys;
 mod section;
 mod shared_directory;
 mod stores;
+mod thread_directories;
+mod threads;
 mod workspace_location;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use stead_core::hide::{HideGlobs, is_hidden_by_default};
 use stead_core::store::QuotaLimits;
@@ -59,6 +62,8 @@ pub use host_check::HostReport;
 pub use keys::json_schema;
 pub use nearest::nearest;
 pub use organizations::{AmbiguousAgent, Membership, OrganizationConfig, RecordKind};
+pub(crate) use thread_directories::{ThreadBarrier, thread_directory};
+pub use threads::{DEFAULT_IDLE_TIMEOUT, FilesPer, SteadScope, ThreadSource};
 
 use crate::current_records::{FileFingerprint, RecordFingerprints};
 use host_check::HostCheck;
@@ -133,7 +138,7 @@ pub enum StoreConfig {
 }
 
 /// `[agents.NAME]`
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentConfig {
     /// The purpose of the agent.
@@ -146,6 +151,27 @@ pub struct AgentConfig {
     pub tools: ToolChoice,
     /// Which agent of which organization this is, if it is one.
     pub membership: Option<Membership>,
+    /// Whose files its Workspaces show.
+    pub scope: SteadScope,
+    /// How long a thread of the agent may be unused before it is destroyed.
+    pub idle_timeout: Duration,
+    /// Who names the threads.
+    pub thread_source: ThreadSource,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        AgentConfig {
+            description: None,
+            workspaces: Vec::new(),
+            quota: QuotaLimits::default(),
+            tools: ToolChoice::default(),
+            membership: None,
+            scope: SteadScope::default(),
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            thread_source: ThreadSource::default(),
+        }
+    }
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -156,6 +182,8 @@ pub struct WorkspaceConfig {
     pub prefix: VfsPath,
     /// Its Access Scope.
     pub scope: AccessScope,
+    /// Whose files it shows: the agent's, or those of the thread that the agent works in.
+    pub per: FilesPer,
     /// The name of the Store behind it.
     pub store: String,
     /// The path inside that Store.

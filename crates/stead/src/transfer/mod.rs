@@ -42,6 +42,9 @@ pub use export::{ExportDestination, OnExisting, export};
 pub use import::import;
 pub use source::ImportSource;
 
+/// The directory of an archive that describes the archive. An import leaves it out.
+pub(crate) const ARCHIVE_FACTS_DIRECTORY: &str = ".stead-archive";
+
 /// How to decide that a file has been transferred already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompareBy {

@@ -239,6 +239,7 @@ impl Call<'_> {
             };
             let Revision { number, operation, undoes, undone, .. } = revision;
             let revision = group.store.revision(number);
+            let operation = self.without_other_thread(operation);
             entries.push(LogEntry { operation, revision, changes, differences, undoes, undone });
         }
         Ok(entries)

@@ -18,6 +18,7 @@ pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResul
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Visibility};
+use crate::identity::{Identity, Operation};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{ContentRef, RevisionNumber, Store, StoreError, StorePath, StoreResult};
@@ -45,6 +46,17 @@ impl StoreGroup<'_> {
 }
 
 impl Call<'_> {
+    /// An operation as the caller may see it: in a thread, the names of other threads are withheld.
+    fn without_other_thread(&self, operation: Operation) -> Operation {
+        let (caller, author) = (&self.shared().identity, &operation.identity);
+        let is_own = (&caller.agent, &caller.thread) == (&author.agent, &author.thread);
+        if self.shared().lease.is_none() || author.thread.is_none() || is_own {
+            return operation;
+        }
+        let identity = Arc::new(Identity { thread: None, ..Identity::clone(author) });
+        Operation { identity, ..operation }
+    }
+
     /// The Stores with history, each with the Workspaces that allow this access.
     fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
         let mut groups: Vec<StoreGroup<'_>> = Vec::new();

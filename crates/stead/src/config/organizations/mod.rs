@@ -22,7 +22,7 @@ use super::amount;
 use super::config_error::ConfigDiagnostic;
 use super::nearest::nearest;
 use super::section::{Section, Severity};
-use super::{AgentConfig, Config, WorkspaceConfig};
+use super::{AgentConfig, Config, FilesPer, WorkspaceConfig};
 use crate::current_records::{FileFingerprint, RecordFingerprints};
 
 /// `[[organization]]`
@@ -274,11 +274,10 @@ impl OrganizationConfig {
             ..ToolChoice::default()
         };
         AgentConfig {
-            description: None,
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
-            quota: QuotaLimits::default(),
             tools,
             membership: Some(Membership { organization: Arc::clone(organization), agent }),
+            ..AgentConfig::default()
         }
     }
 
@@ -288,6 +287,7 @@ impl OrganizationConfig {
         WorkspaceConfig {
             prefix: organization.folder_path(folder),
             scope,
+            per: FilesPer::Agent,
             store: self.store.clone(),
             path: organization.folder_directory(folder),
             description: None,
