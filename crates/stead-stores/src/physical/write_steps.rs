@@ -385,12 +385,12 @@ impl PhysicalChange<'_> {
             is_only_action: !self.is_multi_action(),
         };
         let fd = fd.as_fd();
-        let mut set_mode = |mode: u32, foreign_writes: &mut ForeignWrites| {
+        let set_mode = |mode: u32, foreign_writes: &mut ForeignWrites| {
             foreign_writes.before_action(fd)?;
             host::set_mode(fd, mode)?;
             foreign_writes.after_mode(fd)
         };
-        let mut set_modified = |modified: stead_core::Timestamp, foreign_writes: &mut ForeignWrites| {
+        let set_modified = |modified: stead_core::Timestamp, foreign_writes: &mut ForeignWrites| {
             foreign_writes.before_action(fd)?;
             host::set_modified(fd, modified)?;
             foreign_writes.after_time(fd, modified)
