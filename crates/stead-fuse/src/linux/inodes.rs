@@ -25,7 +25,16 @@ const NODE_BITS: u32 = 48;
 const SEQUENTIAL_BIT: u64 = 1 << 63;
 
 /// How long a file counts as changed elsewhere after a change by others or a direct write.
-const SHARED_WINDOW: Duration = Duration::from_secs(2);
+pub(crate) const SHARED_WINDOW: Duration = Duration::from_secs(2);
+
+/// What is known about a file when a mount opens it for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstSight {
+    /// No program of the host is changing it.
+    Settled,
+    /// A program of the host may be changing it.
+    Unsettled,
+}
 
 /// What an inode number stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -409,12 +418,13 @@ impl Inodes {
     }
 
     /// Sets the version whose content the kernel may cache from now on; call it only if the kernel has no content of
-    /// the file yet. Returns whether the version was the same before.
-    pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag) -> bool {
+    /// the file yet. `first_sight` counts if this mount has not opened the file before. Returns whether the version was
+    /// the same before.
+    pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag, first_sight: FirstSight) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
         let before = inode.cached_tag.replace(tag);
-        if before.is_some_and(|before| before != tag) {
+        if before.map_or(first_sight == FirstSight::Unsettled, |before| before != tag) {
             inode.note_changed_elsewhere();
         }
         before == Some(tag)
@@ -740,7 +750,7 @@ mod tests {
     fn a_number_that_the_kernel_still_knows_is_not_reused() {
         let inodes = top();
         let first = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 1), true);
-        assert!(!inodes.set_cached_tag(first, VersionTag(1)));
+        assert!(!inodes.set_cached_tag(first, VersionTag(1), FirstSight::Settled));
         let second = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 2), true);
         assert_eq!(inodes.forget(second, 1), [(0, NodeId(10))]);
         // A program still has the first one open, and the kernel has its content.
@@ -810,10 +820,10 @@ mod tests {
     fn content_of_another_version_than_the_kernel_has_is_stale() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        assert!(!inodes.set_cached_tag(a, VersionTag(1)));
-        assert!(inodes.set_cached_tag(a, VersionTag(1)));
+        assert!(!inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled));
+        assert!(inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled));
         assert!(!inodes.is_stale(a, VersionTag(1)) && inodes.is_stale(a, VersionTag(2)));
-        assert!(!inodes.set_cached_tag(a, VersionTag(2)));
+        assert!(!inodes.set_cached_tag(a, VersionTag(2), FirstSight::Settled));
         assert!(!inodes.is_stale(a, VersionTag(2)));
         inodes.advance_cached_tag(a, Some(VersionTag(2)), VersionTag(3));
         assert!(!inodes.is_stale(a, VersionTag(3)));
@@ -830,7 +840,7 @@ mod tests {
             let inode = table.inodes.get_mut(&a).unwrap();
             inode.changed_elsewhere_at = inode.changed_elsewhere_at.map(|at| at - SHARED_WINDOW);
         };
-        inodes.set_cached_tag(a, VersionTag(1));
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled);
         assert!(!inodes.must_settle(a), "only this mount has used it");
         inodes.note_dropped(a, VersionTag(2));
         assert!(
@@ -853,11 +863,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_new_to_the_mount_may_be_in_use_by_others() {
+        let inodes = top();
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Unsettled);
+        inodes.set_cached_tag(b, VersionTag(1), FirstSight::Settled);
+        assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));
+        inodes.set_cached_tag(b, VersionTag(1), FirstSight::Unsettled);
+        assert!(!inodes.was_changed_elsewhere(b), "the mount has made that version");
+    }
+
+    #[test]
     fn a_file_counts_as_changed_elsewhere_for_a_while_after_a_direct_write() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
-        inodes.set_cached_tag(a, VersionTag(1));
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled);
         assert!(!inodes.was_changed_elsewhere(a));
         inodes.note_direct_write(a);
         assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));
