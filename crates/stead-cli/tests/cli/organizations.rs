@@ -223,6 +223,26 @@ fn who_lists_no_agent_that_a_name_is_hidden_from() {
 }
 
 #[test]
+fn a_restore_keeps_the_folder_itself_and_a_conflict_names_the_path_that_is_taken() {
+    let dir = example();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    dir.file("stead.toml", &config.replace("kind = \"physical\"\npath = \"files\"", "kind = \"virtual\""));
+    let run = |args: &[&str], agent: &str| dir.run(args.iter().copied().chain(["--agent", agent]));
+    let folder = "/workspaces/team-hr/shared";
+    let [one, two, a] = ["one", "two", "one/a.md"].map(|name| format!("{folder}/{name}"));
+    run(&["write", &a, "a"], "agent-marcus");
+    run(&["mv", &one, &two], "agent-marcus");
+    run(&["write", &one, "taken"], "agent-catalyst");
+    let undo = run(&["undo"], "agent-marcus");
+    assert!(undo.contains(&format!("{one}: another entry has its name now")), "{undo}");
+    // Before the folder was made.
+    let restored = run(&["restore", folder, "v1"], "agent-marcus");
+    assert!(restored.contains(&format!("removed    {two}\n")), "{restored}");
+    assert!(!restored.contains(&format!("removed    {folder}\n")), "{restored}");
+    assert_eq!(run(&["ls", folder], "agent-marcus"), "");
+}
+
+#[test]
 fn notes_are_listed_beside_errors() {
     let dir = example();
     let agents = std::fs::read_to_string(dir.path("acme/agents.json")).unwrap();

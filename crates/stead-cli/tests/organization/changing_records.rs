@@ -1,7 +1,7 @@
 //! Many agents on one server while the records change every second: every answer is one that the records allowed.
 //!
 //! What the records take away may be honoured for [`TAKEN_WITHIN`] more, what they give may be refused for
-//! [`GIVEN_WITHIN`]. Within these times both answers are right, and at all other times exactly one is.
+//! `Plan::given_within`. Within these times both answers are right, and at all other times exactly one is.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,6 @@ use crate::office::{Client, Office, Server, file};
 
 /// For how long after a change of the records a call may still use a right that they no longer give.
 const TAKEN_WITHIN: Duration = Duration::from_millis(20);
-/// How soon a right can be used that the records give.
-const GIVEN_WITHIN: Duration = Duration::from_secs(1);
 /// How often the records are replaced.
 const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 /// How much the server's memory may grow in the second half of the run.
@@ -27,14 +25,29 @@ struct Plan {
     teams: usize,
     duration: Duration,
     pause: Duration,
+    /// How soon a right can be used that the records give. The server opens the steads of all agents again whose folders
+    /// have changed.
+    given_within: Duration,
 }
 
 impl Plan {
     fn chosen() -> Plan {
         let seconds = Duration::from_secs;
         match std::env::var_os("STEAD_TEST_LONG").is_some() {
-            false => Plan { agents: 40, teams: 8, duration: seconds(10), pause: Duration::from_millis(10) },
-            true => Plan { agents: 500, teams: 20, duration: seconds(60), pause: Duration::from_millis(200) },
+            false => Plan {
+                agents: 40,
+                teams: 8,
+                duration: seconds(10),
+                pause: Duration::from_millis(10),
+                given_within: seconds(2),
+            },
+            true => Plan {
+                agents: 500,
+                teams: 20,
+                duration: seconds(60),
+                pause: Duration::from_millis(200),
+                given_within: seconds(10),
+            },
         }
     }
 }
@@ -150,7 +163,12 @@ struct Generation {
 }
 
 /// All records so far, the oldest first.
-struct History(Mutex<Vec<Generation>>);
+struct History {
+    generations: Mutex<Vec<Generation>>,
+    given_within: Duration,
+    /// How long after a right was given it was still refused at most, in milliseconds.
+    longest_wait: AtomicU64,
+}
 
 impl History {
     /// Whether an answer to a call between these times may be one that the records give which `says` selects.
@@ -161,7 +179,7 @@ impl History {
         lasts: Duration,
         says: impl Fn(&Records) -> bool,
     ) -> bool {
-        let generations = self.0.lock().unwrap();
+        let generations = self.generations.lock().unwrap();
         generations.iter().enumerate().any(|(index, generation)| {
             let is_over = generations.get(index + 1).is_some_and(|next| next.done + lasts < start);
             generation.begun <= end && !is_over && says(&generation.records)
@@ -170,7 +188,10 @@ impl History {
 
     /// Checks whether a call was rightly allowed or refused.
     fn check(&self, call: (Instant, Instant), agent: usize, folder: Folder, right: Right, was_allowed: bool) {
-        let lasts = if was_allowed { TAKEN_WITHIN } else { GIVEN_WITHIN };
+        let lasts = if was_allowed { TAKEN_WITHIN } else { self.given_within };
+        if !was_allowed {
+            self.note_wait(call, |records| !records.allow(agent, folder, right));
+        }
         let is_right =
             self.permits(call, lasts, |records| records.allow(agent, folder, right) == was_allowed);
         assert!(
@@ -182,9 +203,20 @@ impl History {
         );
     }
 
+    /// Notes how long before a call the last records were replaced that refuse it.
+    fn note_wait(&self, (start, end): (Instant, Instant), refuse: impl Fn(&Records) -> bool) {
+        let generations = self.generations.lock().unwrap();
+        let is_before_end = |(_, generation): &(usize, &Generation)| generation.begun <= end;
+        let mut before_end = generations.iter().enumerate().filter(is_before_end).rev();
+        let last = before_end.find(|(_, generation)| refuse(&generation.records));
+        let replaced = last.and_then(|(index, _)| generations.get(index + 1)).map(|next| next.done);
+        let wait = replaced.map_or(Duration::ZERO, |replaced| start.saturating_duration_since(replaced));
+        self.longest_wait.fetch_max(wait.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// What the last records say about it, and when each of them came, relative to the start of the call.
     fn explain(&self, (start, end): (Instant, Instant), says: impl Fn(&Records) -> bool) -> String {
-        let generations = self.0.lock().unwrap();
+        let generations = self.generations.lock().unwrap();
         let relative = |time: Instant| match time.checked_duration_since(start) {
             Some(after) => format!("+{after:.0?}"),
             None => format!("-{:.0?}", start - time),
@@ -255,7 +287,7 @@ impl Member<'_> {
                 let folder = Folder::at(folder["path"].as_str().unwrap());
                 let is_in_scope = |records: &Records| records.scope(self.number, scope).contains(&folder);
                 assert!(
-                    self.history.permits(call, GIVEN_WITHIN, is_in_scope),
+                    self.history.permits(call, self.history.given_within, is_in_scope),
                     "agent-{} lists {} in {scope}: {}",
                     self.number,
                     folder.name(),
@@ -272,11 +304,11 @@ impl Member<'_> {
             }
         }
         let (call, number) = (whole.unwrap(), self.number);
-        let expected = self.history.0.lock().unwrap().last().unwrap().records.scope(number, scope);
+        let expected = self.history.generations.lock().unwrap().last().unwrap().records.scope(number, scope);
         for folder in expected.into_iter().filter(|folder| !found.contains(folder)) {
             let is_missing = |records: &Records| !records.scope(number, scope).contains(&folder);
             assert!(
-                self.history.permits(call, GIVEN_WITHIN, is_missing),
+                self.history.permits(call, self.history.given_within, is_missing),
                 "agent-{number} doesn't find {} in {scope}: {}",
                 folder.name(),
                 self.history.explain(call, |records| !is_missing(records))
@@ -286,7 +318,7 @@ impl Member<'_> {
 
     /// A folder that the agent tries to use: its own, its team's, or any.
     fn target(&mut self, plan: &Plan) -> Folder {
-        let team = self.history.0.lock().unwrap().last().unwrap().records.team_of[self.number];
+        let team = self.history.generations.lock().unwrap().last().unwrap().records.team_of[self.number];
         let owner = match self.random.below(8) {
             0 => Owner::Agent(self.number),
             1..=3 if team.is_some() => Owner::Team(team.unwrap()),
@@ -418,7 +450,11 @@ fn f69_f70_many_agents_get_only_answers_that_changing_records_allow() {
     };
     let office = office(&records);
     let now = Instant::now();
-    let history = History(Mutex::new(vec![Generation { records, begun: now, done: now }]));
+    let history = History {
+        generations: Mutex::new(vec![Generation { records, begun: now, done: now }]),
+        given_within: plan.given_within,
+        longest_wait: AtomicU64::new(0),
+    };
     let server = office.serve();
     let members = members(&server, &plan, &history);
     let (calls, start_line) = (AtomicU64::new(0), Barrier::new(plan.agents + 1));
@@ -441,7 +477,7 @@ fn f69_f70_many_agents_get_only_answers_that_changing_records_allow() {
         while Instant::now() + CHANGE_INTERVAL < end {
             std::thread::sleep(CHANGE_INTERVAL);
             memory.push(server.memory());
-            let mut generations = history.0.lock().unwrap();
+            let mut generations = history.generations.lock().unwrap();
             let records = next(&generations.last().unwrap().records, &mut random);
             // The call that sees the new records first must find them here, so the lock is held meanwhile.
             let begun = Instant::now();
@@ -459,7 +495,7 @@ fn f69_f70_many_agents_get_only_answers_that_changing_records_allow() {
     latencies.sort();
     println!(
         "{} agents, {changes} changes, {} calls; a call took {:.1?} (half), {:.1?} (99 of 100), {:.1?} (at most); \
-         {} MiB half way, {} MiB at the end",
+         {} MiB half way, {} MiB at the end; a new right was refused for {} ms at most",
         plan.agents,
         calls.load(Ordering::Relaxed),
         latencies[latencies.len() / 2],
@@ -467,6 +503,7 @@ fn f69_f70_many_agents_get_only_answers_that_changing_records_allow() {
         latencies[latencies.len() - 1],
         memory_halfway >> 20,
         memory >> 20,
+        history.longest_wait.load(Ordering::Relaxed),
     );
     assert!(calls.into_inner() > 500 && changes > 3);
     assert!(memory < memory_halfway + MAX_GROWTH, "memory went from {memory_halfway} to {memory} bytes");

@@ -128,6 +128,7 @@ impl Call<'_> {
             if returning.is_empty() {
                 retain_below(&mut revisions, paths, &scope);
                 remove_scratch(&mut revisions, &group.workspaces);
+                keep_roots(&mut revisions, &group.workspaces);
                 return Ok(revisions);
             }
             scope.extend(returning);
@@ -241,6 +242,17 @@ fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath], scope: &[Store
     let is_kept = |change: &NodeChange| kept_nodes.contains(&change.node);
     for revision in &mut revisions.revisions {
         revision.changes.retain(is_kept);
+    }
+}
+
+/// Removes the changes that created the root directories of Workspaces: a Workspace can't be removed, only its content can.
+fn keep_roots(revisions: &mut RevisionSet, workspaces: &[&Workspace]) {
+    let is_root = |path: &StorePath| workspaces.iter().any(|workspace| workspace.mount().path() == path);
+    let created = oldest_states(revisions).into_iter().filter(|(_, before)| before.is_none());
+    let is_current_root = |node: &NodeId| revisions.current.get(node).is_some_and(|node| is_root(&node.path));
+    let roots: HashSet<NodeId> = created.map(|(node, _)| node).filter(is_current_root).collect();
+    for revision in &mut revisions.revisions {
+        revision.changes.retain(|change| !roots.contains(&change.node));
     }
 }
 

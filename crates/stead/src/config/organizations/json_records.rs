@@ -37,27 +37,13 @@ pub(super) fn read(
     let teams = RecordFile::new(section, teams, teams_text);
     let agents = RecordFile::new(section, agents, agents_text);
     let records = organization.organization(positions);
-    let teams = teams.entries("teams", |index, id, entry| {
-        let record = RecordRef::Team(index);
-        teams.insert_positions(positions, record, entry);
-        let team = TeamRecord {
-            id,
-            name: teams.text(entry, "name")?,
-            leadership: teams.boolean(entry, "leadership")?,
-            tools: teams.tools(entry)?,
-        };
-        Some(team)
+    let teams = teams.entries("teams", RecordRef::Team, positions, |id, entry| {
+        let (name, tools) = (teams.text(entry, "name")?, teams.tools(entry)?);
+        Some(TeamRecord { id, name, leadership: teams.boolean(entry, "leadership")?, tools })
     });
-    let agents = agents.entries("agents", |index, id, entry| {
-        let record = RecordRef::Agent(index);
-        agents.insert_positions(positions, record, entry);
-        let agent = AgentRecord {
-            id,
-            name: agents.text(entry, "name")?,
-            team_id: agents.text(entry, "teamId")?,
-            tools: agents.tools(entry)?,
-        };
-        Some(agent)
+    let agents = agents.entries("agents", RecordRef::Agent, positions, |id, entry| {
+        let (name, tools) = (agents.text(entry, "name")?, agents.tools(entry)?);
+        Some(AgentRecord { id, name, team_id: agents.text(entry, "teamId")?, tools })
     });
     Some(OrganizationRecords { teams: teams?, agents: agents?, ..records? })
 }
@@ -191,7 +177,9 @@ impl<'f> RecordFile<'f> {
     fn entries<T>(
         &self,
         what: &str,
-        mut read: impl FnMut(usize, String, &Object<'_>) -> Option<T>,
+        record: fn(usize) -> RecordRef,
+        positions: &mut RecordPositions,
+        mut read: impl FnMut(String, &Object<'_>) -> Option<T>,
     ) -> Option<Vec<T>> {
         let value = self.parse()?;
         let entries: Vec<(Option<&str>, &Value<'_>)> = match &value {
@@ -210,8 +198,9 @@ impl<'f> RecordFile<'f> {
                 return self
                     .problem(entry.start(), &format!("entry {index} of `{what}` has to be an object"));
             };
-            let id = self.id(object, key);
-            read(index, id?, object)
+            let id = self.id(object, key)?;
+            self.insert_positions(positions, record(index), object);
+            read(id, object)
         };
         let entries: Vec<_> = entries.into_iter().enumerate().map(read_entry).collect();
         entries.into_iter().collect()
