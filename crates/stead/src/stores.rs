@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use stead_core::identity::SYSTEM_AGENT;
 use stead_core::organization::{FolderIds, MemoryFolderIds};
 use stead_core::store::{DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
-use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
+use stead_core::vfs::VfsBuilder;
+use stead_core::{
+    AuditLog, AuditOutcome, AuditRecord, Clock, FixedClock, Identity, Store, SystemClock, Timestamp, Vfs,
+};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, LedgerOpenMode,
-    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner, VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -133,6 +137,33 @@ impl Stores {
         }))
     }
 
+    /// The Store of the State of an identity's stead, which is opened at its first use. Whose State that is follows from
+    /// [`state_owner`] alone.
+    pub(crate) fn state_store(&self, identity: &Identity) -> Arc<dyn Store> {
+        let (owner, opener) = (state_owner(identity), Arc::clone(&self.opener));
+        let (id, info) = (owner.store_id_in(self.opener.database_id), self.opener.info(StoreKind::Virtual));
+        Arc::new(LazyStore::new("state", id, info, Abilities::ALL, move || {
+            opener.try_open_audit();
+            Ok(Arc::new(opener.database()?.state_store(&owner)?))
+        }))
+    }
+
+    /// Removes the keys of all States that have expired by `now`, as the system's identity. Returns how many.
+    fn remove_expired_keys(&self, database: &Database, now: Timestamp) -> Result<u64> {
+        let mut removed = 0;
+        for owner in database.state_owners()? {
+            let StateOwner { agent, thread } = &owner;
+            let id = thread.as_ref().map_or_else(|| agent.clone(), |thread| format!("{agent}/{thread}"));
+            let store = Arc::new(database.state_store(&owner)?);
+            let builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).stead(id).state(store);
+            let builder = builder.clock(Arc::new(FixedClock::at(now)));
+            let builder = self.audit().into_iter().fold(builder, VfsBuilder::audit);
+            let vfs = builder.build()?;
+            removed += vfs.state().map_or(Ok(0), |state| state.remove_expired())?;
+        }
+        Ok(removed)
+    }
+
     /// The database, opened at its first use.
     pub(crate) fn database_source(&self) -> DatabaseSource {
         DatabaseSource::FromConfig(Arc::clone(&self.opener))
@@ -219,10 +250,11 @@ impl Stores {
     ) -> Result<GcReport> {
         let database = self.opener.database()?;
         self.audited("gc", || {
+            let expired_keys = self.remove_expired_keys(&database, now)?;
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
             let pruned = self.opener.prune(now);
-            Ok(GcReport { forgotten, collected, pruned })
+            Ok(GcReport { expired_keys, forgotten, collected, pruned })
         })
     }
 
@@ -322,7 +354,9 @@ impl Stores {
             StoreConfig::Physical { .. } => Database::existed_at(&opener.config.database.path),
             StoreConfig::Memory => false,
         };
-        if stores.values().any(in_database) {
+        let has_state = opener.config.agents.values().any(|agent| agent.state)
+            && Database::existed_at(&opener.config.database.path);
+        if has_state || stores.values().any(in_database) {
             let report = opener.database()?.verify(&mut |done| progress("database", done))?;
             reports.push(("database".to_owned(), report));
         }
@@ -338,9 +372,16 @@ impl Stores {
     }
 }
 
+/// Whose State an identity's stead has. All threads of an agent share its stead, and so its State.
+fn state_owner(identity: &Identity) -> StateOwner {
+    StateOwner { agent: identity.agent.clone(), thread: None }
+}
+
 /// What [`Stores::gc`] did.
 #[derive(Debug)]
 pub struct GcReport {
+    /// How many expired keys of States were removed.
+    pub expired_keys: u64,
     /// The history that was removed.
     pub forgotten: ForgottenHistory,
     /// What happened to content that nothing refers to.

@@ -25,10 +25,12 @@ pub(crate) mod reserve;
 mod revision_file;
 pub(crate) mod schema;
 mod shm_vfs;
+mod state_volume;
 mod verify;
 mod wal_file;
 mod writer_lock;
 
+pub use state_volume::StateOwner;
 pub use maintenance::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };

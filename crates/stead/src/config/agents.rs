@@ -41,6 +41,7 @@ pub(super) fn agents(
         let workspaces = workspaces(document, &name, &section, stores, hide);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
+        let state = state(&section);
         reserved_keys::agent(&section);
         if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
@@ -48,9 +49,17 @@ pub(super) fn agents(
             ));
         }
         section.reject_unknown_keys();
-        agents.insert(name, AgentConfig { description, workspaces, quota, tools, membership: None });
+        agents.insert(name, AgentConfig { description, workspaces, quota, tools, state, membership: None });
     }
     agents
+}
+
+/// Reads `[agents.NAME.state]`: whether the agent's stead has a State. The table alone is enough.
+fn state(section: &Section<'_>) -> bool {
+    let Some(state) = section.table("state") else { return false };
+    let enabled = state.boolean("enabled");
+    state.reject_unknown_keys();
+    enabled.is_none_or(|enabled| enabled.value)
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.

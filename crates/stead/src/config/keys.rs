@@ -256,7 +256,7 @@ pub(super) static AGENT: TableKeys = TableKeys {
         ),
         key("scope", OneOf(&["agent", "thread", "hybrid"]), NoEffect, "\"agent\"", "Reserved"),
         key("idle_timeout", Text, NoEffect, "\"30m\"", "Reserved"),
-        key("state", Table(&STATE), NoEffect, "", "Reserved"),
+        key("state", Table(&STATE), Is("none"), "", "The agent's State"),
         key("executor", Anything, NoEffect, "", "Reserved"),
     ],
 };
@@ -370,8 +370,8 @@ pub(super) static ORGANIZATION_AGENT: TableKeys = TableKeys {
 
 pub(super) static STATE: TableKeys = TableKeys {
     header: "[agents.NAME.state]",
-    description: "Reserved.",
-    keys: &[key("enabled", Boolean, NoEffect, "true", "Reserved")],
+    description: "The agent's State: keys with JSON values, in a volume of the database that no path reaches.",
+    keys: &[key("enabled", Boolean, Is("true"), "true", "Whether the agent has a State, with the tools for it")],
 };
 
 pub(super) static WORKSPACE: TableKeys = TableKeys {

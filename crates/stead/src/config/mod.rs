@@ -141,6 +141,8 @@ pub struct AgentConfig {
     pub quota: QuotaLimits,
     /// The tools that the agent is offered, and which of them need a person's approval.
     pub tools: ToolChoice,
+    /// Whether the agent's stead has a State.
+    pub state: bool,
     /// Which agent of which organization this is, if it is one.
     pub membership: Option<Membership>,
 }

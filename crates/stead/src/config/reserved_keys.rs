@@ -22,12 +22,8 @@ pub(super) fn agent(section: &Section<'_>) {
         section.warn_no_effect("scope");
     }
     section.text("idle_timeout");
-    if let Some(state) = section.table("state") {
-        state.boolean("enabled");
-        state.reject_unknown_keys();
-    }
     section.table("executor");
-    for key in ["idle_timeout", "state", "executor"] {
+    for key in ["idle_timeout", "executor"] {
         section.warn_no_effect(key);
     }
 }

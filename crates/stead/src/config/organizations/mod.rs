@@ -273,6 +273,7 @@ impl OrganizationConfig {
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
             quota: QuotaLimits::default(),
             tools,
+            state: false,
             membership: Some(Membership { organization: Arc::clone(organization), agent }),
         }
     }
