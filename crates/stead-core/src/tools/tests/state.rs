@@ -147,7 +147,7 @@ fn s17_wrong_arguments_are_refused_with_a_sentence_and_recorded_without_the_valu
         assert_eq!(failure.kind, ErrorKind::Invalid);
         assert!(failure.message.contains(part), "{}", failure.message);
     }
-    let records = log.records();
+    let records = log.take();
     assert_eq!(records.len(), 6);
     assert!(records.iter().all(|record| record.call == "state_set"));
     assert!(!format!("{records:?}").contains("done"));
@@ -166,7 +166,7 @@ fn s17_a_person_is_asked_before_a_state_tool_that_needs_approval() {
         "{}",
         question.text
     );
-    assert!(log.records().is_empty() && tools.vfs().state().unwrap().get("a").unwrap().is_none());
+    assert!(log.take().is_empty() && tools.vfs().state().unwrap().get("a").unwrap().is_none());
     let refused = asking.call("state_set", object(arguments.clone()), ApprovalAnswer::Refused).unwrap();
     assert_eq!(refused.failure.unwrap().kind, ErrorKind::Denied);
     let other = json!({ "key": "b", "value": "1" });

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Attr, FileContent, NodePath, Store, StoreError, StoreResult, VersionTag};
@@ -103,6 +103,11 @@ impl State {
             scanned.map_err(|cause| store_error(path, cause))?;
             Ok(page)
         })
+    }
+
+    /// The error for a caller that needs this key, which doesn't exist.
+    pub fn no_key_error(&self, key: &str) -> Error {
+        Error::NoStateKey { path: VfsPath::of_state_key(self.namespace.as_str(), key) }
     }
 
     /// Runs a call about one key.
