@@ -48,8 +48,10 @@ pub fn filesystem_map(tools: &Toolbox) -> String {
     if state_tools.is_empty() {
         return map;
     }
-    let state =
-        format!("\nYou also have a State: keys with JSON values that are yours alone ({}).\n", state_tools.join(", "));
+    let state = format!(
+        "\nYou also have a State: keys with JSON values that are yours alone ({}).\n",
+        state_tools.join(", ")
+    );
     map + &state
 }
 

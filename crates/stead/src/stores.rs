@@ -20,7 +20,8 @@ use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOption
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, LedgerOpenMode,
-    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner, VirtualStore, resolve_symlinks,
+    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner, VirtualStore,
+    resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};

@@ -10,7 +10,8 @@ use stead::tools::ApprovalAnswer;
 use stead::vfs::state::SetOptions;
 use stead::vfs::{LogQuery, OnConflict, RestoreOptions, State, UndoOptions, UndoTarget};
 use stead::{
-    AuditEntry, AuditQuery, Clock, Config, ErrorKind, GcOptions, Identity, Retention, Stead, Stores, SystemClock,
+    AuditEntry, AuditQuery, Clock, Config, ErrorKind, GcOptions, Identity, Retention, Stead, Stores,
+    SystemClock,
 };
 
 const CONFIG: &str = r#"
@@ -20,7 +21,7 @@ kind = "virtual"
 kind = "memory"
 [agents.coder]
 history = true
-quota = { bytes = "10kB" }
+quota = { bytes = "10KiB" }
 [agents.coder.state]
 enabled = true
 [[agents.coder.workspaces]]
@@ -79,7 +80,10 @@ fn s5_only_a_stead_whose_configuration_says_so_has_a_state() {
         assert_eq!(stead.map().contains("You also have a State"), stead.state().is_some());
         (stead.state().is_some(), tools)
     };
-    assert_eq!((has_state("coder"), has_state("reader"), has_state("plain")), ((true, 4), (true, 4), (false, 0)));
+    assert_eq!(
+        (has_state("coder"), has_state("reader"), has_state("plain")),
+        ((true, 4), (true, 4), (false, 0))
+    );
     assert!(fixture.config().warnings().is_empty(), "{:?}", fixture.config().warnings());
 }
 
@@ -91,7 +95,11 @@ fn s17_a_state_survives_a_restart_and_is_the_agent_s_own() {
     assert_eq!(value(&fixture.stead("reader"), "a"), None);
     let stores = Stores::of(&fixture.config());
     let in_thread = Stead::open_in(&stores, &Identity::agent("coder").with_thread("t")).unwrap();
-    assert_eq!(value(&in_thread, "a").as_deref(), Some("{\"n\": 1}"), "all threads of an agent share its stead");
+    assert_eq!(
+        value(&in_thread, "a").as_deref(),
+        Some("{\"n\": 1}"),
+        "all threads of an agent share its stead"
+    );
 }
 
 #[test]
@@ -130,9 +138,12 @@ fn s18_undo_takes_changes_of_keys_back() {
     let undo = |target| stead.vfs().undo(target, UndoOptions::default()).unwrap();
     let undone = undo(UndoTarget::Operation(second.operation));
     assert!(undone.done);
-    assert_eq!(undone.changes.iter().map(|change| change.path.to_string()).collect::<Vec<_>>(), ["state:default/a"]);
+    assert_eq!(
+        undone.changes.iter().map(|change| change.path.to_string()).collect::<Vec<_>>(),
+        ["state:default/a"]
+    );
     assert_eq!(value(&stead, "a").as_deref(), Some("1"));
-    undo(UndoTarget::Last(1));
+    undo(UndoTarget::Operation(undone.operation.unwrap()));
     assert_eq!(value(&stead, "a").as_deref(), Some("2"), "an undo can be undone");
     undo(UndoTarget::Last(1));
     assert_eq!((value(&stead, "b"), value(&stead, "a").as_deref()), (None, Some("2")));
@@ -141,7 +152,12 @@ fn s18_undo_takes_changes_of_keys_back() {
     assert_eq!((value(&stead, "a"), stead.vfs().exists("/notes/x").unwrap()), (None, false));
     // A conflict with a later change names the key.
     let first = state.set("c", "\"one\"", &SetOptions::new()).unwrap();
-    Stead::open(&fixture.config(), "coder").unwrap().state().unwrap().set("c", "\"two\"", &SetOptions::new()).unwrap();
+    Stead::open(&fixture.config(), "coder")
+        .unwrap()
+        .state()
+        .unwrap()
+        .set("c", "\"two\"", &SetOptions::new())
+        .unwrap();
     let options = UndoOptions { on_conflict: OnConflict::Refuse, dry_run: false };
     let refused = stead.vfs().undo(UndoTarget::Operation(first.operation), options).unwrap();
     assert!(!refused.done);
@@ -218,7 +234,7 @@ fn s18_the_quota_counts_keys_and_files_together() {
     let state = stead.state().unwrap();
     set(&state, "a", &format!("\"{}\"", "x".repeat(6_000)));
     assert_eq!(stead.vfs().write("/notes/x", vec![b'x'; 6_000]).unwrap_err().kind(), ErrorKind::Quota);
-    stead.vfs().write("/notes/x", vec![b'x'; 3_900]).unwrap();
+    stead.vfs().write("/notes/x", vec![b'x'; 4_100]).unwrap();
     let refused = state.set("b", &format!("\"{}\"", "x".repeat(200)), &SetOptions::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Quota);
     state.delete("a", None).unwrap();
@@ -276,8 +292,10 @@ fn s18_the_audit_has_one_record_of_each_call_without_the_value() {
         ControlFlow::Continue(())
     };
     access.each(&AuditQuery::default(), take).unwrap();
-    let mut records: Vec<_> =
-        entries.iter().map(|entry| format!("{} {} {}", entry.call, entry.paths.join(" "), entry.outcome)).collect();
+    let mut records: Vec<_> = entries
+        .iter()
+        .map(|entry| format!("{} {} {}", entry.call, entry.paths.join(" "), entry.outcome))
+        .collect();
     records.sort();
     assert_eq!(
         records,

@@ -132,7 +132,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
                 Once(&["state", "list", "--json"]),
                 Once(&["state", "list", "--at", "before"]),
                 ForEachPath(&["state", "get", "{}"], WithoutAt),
-                ForEachPath(&["state", "set", "{}", "1", "--create-only"], WithoutAt),
+                Once(&["state", "set", "mine", "2"]),
                 ForEachPath(&["state", "delete", "{}"], WithoutAt),
             ],
         ),

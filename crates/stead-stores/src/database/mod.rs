@@ -30,10 +30,10 @@ mod verify;
 mod wal_file;
 mod writer_lock;
 
-pub use state_volume::StateOwner;
 pub use maintenance::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
+pub use state_volume::StateOwner;
 
 use std::collections::HashMap;
 use std::fmt;

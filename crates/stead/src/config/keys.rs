@@ -371,7 +371,13 @@ pub(super) static ORGANIZATION_AGENT: TableKeys = TableKeys {
 pub(super) static STATE: TableKeys = TableKeys {
     header: "[agents.NAME.state]",
     description: "The agent's State: keys with JSON values, in a volume of the database that no path reaches.",
-    keys: &[key("enabled", Boolean, Is("true"), "true", "Whether the agent has a State, with the tools for it")],
+    keys: &[key(
+        "enabled",
+        Boolean,
+        Is("true"),
+        "true",
+        "Whether the agent has a State, with the tools for it",
+    )],
 };
 
 pub(super) static WORKSPACE: TableKeys = TableKeys {

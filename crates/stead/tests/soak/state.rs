@@ -110,7 +110,10 @@ fn s18_a_process_that_is_killed_during_compare_and_set_loses_nothing_acknowledge
             let found = state.get(&format!("count/{counter}")).unwrap().unwrap();
             let count: u64 = found.value.parse().unwrap();
             // Each of the two threads of a counter may have made one more increment that it could not report.
-            assert!((reported..=reported + 2).contains(&count), "round {round}: {count} after {reported} were reported");
+            assert!(
+                (reported..=reported + 2).contains(&count),
+                "round {round}: {count} after {reported} were reported"
+            );
             acknowledged[counter] = count;
         }
     }

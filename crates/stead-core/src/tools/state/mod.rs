@@ -5,9 +5,9 @@ pub(super) mod state_get;
 pub(super) mod state_list;
 pub(super) mod state_set;
 
+use crate::store::VersionTag;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Note, ToolContext};
-use crate::store::VersionTag;
 use crate::vfs::State;
 
 const KEY: Field = Field::required("key", FieldType::Text, "The key, such as jobs/next.");

@@ -48,7 +48,10 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let offset = arguments.number("offset").unwrap_or(0) as usize;
     let part = part_from(&found.value, offset).ok_or_else(|| {
         let size = found.value.len();
-        Failure::new(ErrorKind::Invalid, format!("the value has {size} bytes; byte {offset} isn't the start of a part"))
+        Failure::new(
+            ErrorKind::Invalid,
+            format!("the value has {size} bytes; byte {offset} isn't the start of a part"),
+        )
     })?;
     let next = offset + part.len();
     let next = (next < found.value.len()).then_some(next);

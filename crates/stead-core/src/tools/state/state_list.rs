@@ -25,7 +25,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("prefix", FieldType::Text, "Only keys that begin with this."),
         NAMESPACE,
         Field::optional("cursor", FieldType::Text, "From the last line of the previous page."),
-        Field::optional("limit", FieldType::Integer { min: 1, max: MAX_LIMIT }, "The maximum; 800 if absent."),
+        Field::optional(
+            "limit",
+            FieldType::Integer { min: 1, max: MAX_LIMIT },
+            "The maximum; 800 if absent.",
+        ),
     ],
     output: &[
         OUT_NAMESPACE,

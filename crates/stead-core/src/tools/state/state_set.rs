@@ -46,7 +46,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     }
     if let Some(text) = arguments.optional_text("expires_in") {
         let time = parse_expires_in(text);
-        options = options.expires_in(time.map_err(|error| Failure::invalid(format!("`expires_in`: {error}")))?);
+        options =
+            options.expires_in(time.map_err(|error| Failure::invalid(format!("`expires_in`: {error}")))?);
     }
     let value = arguments.take_text("value");
     let key = arguments.text("key");

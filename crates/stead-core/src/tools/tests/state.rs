@@ -56,13 +56,18 @@ fn s17_the_tools_set_read_list_and_delete_keys() {
     let (tools, _) = toolbox_with_state();
     let checked = |name: &str, arguments: Value| {
         let (text, facts) = call_ok(&tools, name, arguments);
-        assert_matches_schema(&facts.clone().into(), &super::super::tool(name).unwrap().output_schema().into(), name);
+        assert_matches_schema(
+            &facts.clone().into(),
+            &super::super::tool(name).unwrap().output_schema().into(),
+            name,
+        );
         (text, facts)
     };
     let (text, first) = checked("state_set", json!({ "key": "jobs/next", "value": "{\"n\": 1}" }));
     assert_eq!(text, "Created state:default/jobs/next.");
     assert_eq!(first["created"], true);
-    let (text, _) = checked("state_set", json!({ "key": "jobs/next", "value": "2", "if_match": first["version_tag"] }));
+    let (text, _) =
+        checked("state_set", json!({ "key": "jobs/next", "value": "2", "if_match": first["version_tag"] }));
     assert_eq!(text, "Set state:default/jobs/next.");
     let (text, facts) = checked("state_get", json!({ "key": "jobs/next" }));
     assert_eq!((&*text, &facts["size"]), ("2", &json!(1)));
@@ -89,9 +94,14 @@ fn s17_a_model_reads_the_value_and_what_it_needs_to_change_it() {
     let tag: crate::store::VersionTag = facts["version_tag"].as_str().unwrap().parse().unwrap();
     let blocks = call(&tools, "state_get", json!({ "key": "a" })).for_model();
     assert_eq!(blocks[0].as_text().unwrap(), format!("[1]\n[version_tag {}]", tag.short()));
-    let conflict = failure(&tools, "state_set", json!({ "key": "a", "value": "2", "if_match": "0123456789ab" }));
+    let conflict =
+        failure(&tools, "state_set", json!({ "key": "a", "value": "2", "if_match": "0123456789ab" }));
     assert_eq!(conflict.kind, ErrorKind::Conflict);
-    assert!(conflict.message.contains(&format!("its version_tag is {} now", tag.short())), "{}", conflict.message);
+    assert!(
+        conflict.message.contains(&format!("its version_tag is {} now", tag.short())),
+        "{}",
+        conflict.message
+    );
     let exists = failure(&tools, "state_set", json!({ "key": "a", "value": "2", "create_only": true }));
     assert_eq!(exists.kind, ErrorKind::AlreadyExists);
     assert!(exists.message.contains(&tag.short().to_string()), "{}", exists.message);
@@ -122,7 +132,9 @@ fn s17_answers_are_bounded() {
     loop {
         let (text, facts) = call_ok(&tools, "state_list", json!({ "cursor": cursor, "prefix": "0" }));
         assert!(text.len() < 20_000);
-        keys.extend(facts["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned()));
+        keys.extend(
+            facts["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned()),
+        );
         match facts.get("cursor") {
             Some(next) => cursor = next.clone(),
             None => break,
@@ -159,8 +171,7 @@ fn s17_a_person_is_asked_before_a_state_tool_that_needs_approval() {
     let ask = STATE_TOOLS.map(str::to_owned).into();
     let asking = tools.clone().with_choice(ToolChoice { ask, ..ToolChoice::default() });
     let arguments = json!({ "key": "a", "value": "1" });
-    let question =
-        asking.call("state_set", object(arguments.clone()), ApprovalAnswer::NotAsked).unwrap_err();
+    let question = asking.call("state_set", object(arguments.clone()), ApprovalAnswer::NotAsked).unwrap_err();
     assert!(
         question.text.starts_with("May the agent `tester` use `state_set` on `state:default/a`?"),
         "{}",

@@ -85,9 +85,12 @@ impl<'v> Call<'v> {
         let mut newest = Timestamp(i64::MIN);
         for workspace in router.workspaces().chain(router.state()) {
             let store = workspace.mount().store();
-            let (Some(history), Some(number)) = (store.history(), revisions.get(store.id())) else { continue };
+            let (Some(history), Some(number)) = (store.history(), revisions.get(store.id())) else {
+                continue;
+            };
             let query = RevisionQuery { up_to: number, limit: 1, ..RevisionQuery::all() };
-            let times = history.revisions(&query)?.revisions.into_iter().map(|revision| revision.operation.at);
+            let times =
+                history.revisions(&query)?.revisions.into_iter().map(|revision| revision.operation.at);
             newest = times.fold(newest, Timestamp::max);
         }
         Ok(Some(newest))

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::identity::OperationId;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Content, DisplacedContent, IfMissing, NodePath, Parents, Precondition, PutOptions, RevisionId, Step,
-    Store, StoreError, StoreResult, Subtree, TagRef, VersionTag,
+    Attr, Content, DisplacedContent, IfMissing, NodePath, Parents, Precondition, PutOptions, RevisionId,
+    Step, Store, StoreError, StoreResult, Subtree, TagRef, VersionTag,
 };
 use crate::vfs::call::ChangeStage;
 use crate::vfs::state::State;
@@ -75,7 +75,9 @@ impl Found {
     /// Looks at a key's file. Reads it only if the key expires.
     fn at(store: &dyn Store, at: &NodePath, now: Timestamp) -> StoreResult<Found> {
         match store.stat(at) {
-            Err(StoreError::NotFound | StoreError::NotADirectory) => Ok(Found { attr: None, is_expired: false }),
+            Err(StoreError::NotFound | StoreError::NotADirectory) => {
+                Ok(Found { attr: None, is_expired: false })
+            }
             Ok(attr) if attr.mode == EXPIRING_MODE => {
                 let is_live = live_value(store, at, now)?.is_some_and(|value| value.version_tag == attr.tag);
                 Ok(Found { attr: Some(attr), is_expired: !is_live })
@@ -126,8 +128,12 @@ impl State {
                     (None, _) => Precondition::Any,
                 };
                 let (content, mode) = encode(value, expires_at);
-                let options =
-                    PutOptions { expect, parents: Parents::Create, mode: Some(mode), ..PutOptions::default() };
+                let options = PutOptions {
+                    expect,
+                    parents: Parents::Create,
+                    mode: Some(mode),
+                    ..PutOptions::default()
+                };
                 let step = Step::Write { at: at.clone(), content: Content::Bytes(content), options };
                 let applied = match call.apply(store, vec![step], ChangeStage::Final) {
                     Err(cause) if is_race(&cause, expect) => continue,
@@ -193,10 +199,13 @@ fn is_race(cause: &StoreError, expect: Precondition) -> bool {
 }
 
 fn expiry_time(now: Timestamp, time: Duration) -> Result<Timestamp> {
-    let nanoseconds = i64::try_from(time.as_nanos()).ok().and_then(|nanoseconds| now.0.checked_add(nanoseconds));
+    let nanoseconds =
+        i64::try_from(time.as_nanos()).ok().and_then(|nanoseconds| now.0.checked_add(nanoseconds));
     match nanoseconds {
         Some(at) if !time.is_zero() => Ok(Timestamp(at)),
         Some(_) => Err(Error::Invalid("`expires_in` has to be longer than 0".into())),
-        None => Err(Error::Invalid("`expires_in` is too long; leave it out for a key that doesn't expire".into())),
+        None => {
+            Err(Error::Invalid("`expires_in` is too long; leave it out for a key that doesn't expire".into()))
+        }
     }
 }

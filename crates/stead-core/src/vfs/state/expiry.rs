@@ -225,8 +225,12 @@ mod tests {
     #[test]
     fn s17_an_expiry_is_a_duration_or_a_number_of_seconds() {
         let seconds = |text: &str| parse_expires_in(text).unwrap().as_secs();
-        assert_eq!(["90", "90s", " 2h ", "30m", "7d", "1w"].map(seconds), [90, 90, 7_200, 1_800, 604_800, 604_800]);
-        for text in ["", "0", "0s", "-1", "1.5h", "h", "2 h", "1y", "tomorrow", "99999999999999999999", "é"] {
+        assert_eq!(
+            ["90", "90s", " 2h ", "30m", "7d", "1w"].map(seconds),
+            [90, 90, 7_200, 1_800, 604_800, 604_800]
+        );
+        for text in ["", "0", "0s", "-1", "1.5h", "h", "2 h", "1y", "tomorrow", "99999999999999999999", "é"]
+        {
             let error = parse_expires_in(text).unwrap_err().to_string();
             assert!(error.contains("90s, 30m, 2h or 7d"), "{error}");
         }

@@ -230,7 +230,9 @@ mod tests {
             let error = Key::parse(key).unwrap_err().to_string();
             assert!(error.contains("key"), "{error}");
         }
-        for key in ["a", " ", ".", "..", "/", "//a/", "../../etc", "\\", "%2F", &"x".repeat(512), &"é".repeat(256)] {
+        for key in
+            ["a", " ", ".", "..", "/", "//a/", "../../etc", "\\", "%2F", &"x".repeat(512), &"é".repeat(256)]
+        {
             assert!(Key::parse(key).is_ok(), "{key}");
         }
         assert!(Key::parse_prefix("").is_ok());

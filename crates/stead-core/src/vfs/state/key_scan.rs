@@ -86,7 +86,9 @@ impl KeyScan<'_> {
         loop {
             let page = Page { after, limit: PAGE, hide: None };
             let listing = match self.store.list(at, &page) {
-                Err(StoreError::NotFound | StoreError::NotADirectory) => return Ok(ControlFlow::Continue(())),
+                Err(StoreError::NotFound | StoreError::NotADirectory) => {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 listing => listing?,
             };
             for entry in &listing.entries {

@@ -31,8 +31,8 @@ mod tests;
 mod value;
 
 pub use change::{SetOptions, StateWritten};
-pub use expiry::{InvalidExpiry, parse_expires_in};
 pub(super) use expiry::NamespaceSweeps;
+pub use expiry::{InvalidExpiry, parse_expires_in};
 pub use key::{DEFAULT_NAMESPACE, InvalidStateName, MAX_KEY, MAX_NAMESPACE};
 pub(super) use key::{is_state_directory, logged_path};
 pub use read::{StateEntry, StatePage, StateValue};

@@ -98,8 +98,7 @@ impl State {
                 page.entries.push(entry);
                 Ok(ControlFlow::Continue(()))
             };
-            let scanned =
-                KeyScan { store, visit }.run(&self.namespace.node_path(state), prefix, cursor);
+            let scanned = KeyScan { store, visit }.run(&self.namespace.node_path(state), prefix, cursor);
             scanned.map_err(|cause| store_error(path, cause))?;
             Ok(page)
         })

@@ -28,7 +28,8 @@ struct Fixture {
 fn fixture() -> Fixture {
     let clock = Arc::new(FixedClock::at(Timestamp::from_secs(1_790_000_000)));
     let (store, log) = (Arc::new(ModelStore::new()), Arc::new(MemoryAuditLog::default()));
-    let files = Workspace::new(VfsPath::root(), AccessScope::ReadOnly, Mount::new(Arc::new(ModelStore::new())));
+    let files =
+        Workspace::new(VfsPath::root(), AccessScope::ReadOnly, Mount::new(Arc::new(ModelStore::new())));
     let builder = Vfs::builder(Identity::agent("coder")).stead("coder").workspace(files);
     let vfs = builder.state(store.clone()).clock(clock.clone()).audit(log.clone()).build().unwrap();
     Fixture { state: vfs.state().unwrap(), vfs, store, clock, log }
@@ -103,11 +104,17 @@ fn s17_compare_and_set_gives_the_present_version_tag() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(state.delete("a", Some(first.into())), Err(Error::StateConflict { current: Some(_), .. })));
+    assert!(matches!(
+        state.delete("a", Some(first.into())),
+        Err(Error::StateConflict { current: Some(_), .. })
+    ));
     state.delete("a", Some(second.short().into())).unwrap();
     let gone = state.set("a", "3", &SetOptions::new().if_match(second));
     assert!(matches!(gone, Err(Error::StateConflict { current: None, .. })), "{gone:?}");
-    assert!(matches!(state.delete("a", Some(second.into())), Err(Error::StateConflict { current: None, .. })));
+    assert!(matches!(
+        state.delete("a", Some(second.into())),
+        Err(Error::StateConflict { current: None, .. })
+    ));
     state.set("a", "3", &SetOptions::new().create_only()).unwrap();
 }
 
@@ -124,7 +131,10 @@ fn s17_an_expired_key_is_absent_everywhere() {
     assert_eq!((entry.size, entry.expires_at), (1, found.expires_at));
     clock.advance(Duration::from_nanos(1));
     assert_eq!((state.get("a").unwrap(), keys(&state, "")), (None, vec!["b".to_owned()]));
-    assert!(matches!(state.set("a", "2", &SetOptions::new().if_match(tag)), Err(Error::StateConflict { current: None, .. })));
+    assert!(matches!(
+        state.set("a", "2", &SetOptions::new().if_match(tag)),
+        Err(Error::StateConflict { current: None, .. })
+    ));
     assert!(matches!(state.delete("a", None), Err(Error::NoStateKey { .. })));
     assert!(state.set("a", "2", &SetOptions::new().create_only()).unwrap().created);
     assert_eq!(state.get("a").unwrap().unwrap().expires_at, None, "a new value has no expiry of an old one");
@@ -143,8 +153,14 @@ fn s17_the_next_set_in_the_namespace_removes_what_has_expired_as_the_system() {
     other.set("old", "1", &SetOptions::new().expires_in(Duration::from_secs(1))).unwrap();
     clock.advance(Duration::from_secs(2));
     set(state, "new", "1");
-    assert_eq!((names(&fixture, "default"), names(&fixture, "other")), (vec!["new".into()], vec!["old".into()]));
-    let record = log.take().into_iter().find(|record| record.call == "state_expire" && record.outcome == AuditOutcome::Ok);
+    assert_eq!(
+        (names(&fixture, "default"), names(&fixture, "other")),
+        (vec!["new".into()], vec!["old".into()])
+    );
+    let record = log
+        .take()
+        .into_iter()
+        .find(|record| record.call == "state_expire" && record.outcome == AuditOutcome::Ok);
     let record = record.unwrap();
     assert_eq!((&*record.identity.agent, &*record.paths[0].to_string()), ("system", "state:default/old"));
     assert_eq!(state.remove_expired().unwrap(), 1);
@@ -187,12 +203,18 @@ fn s18_no_path_leads_to_the_state() {
         assert_eq!(vfs.stat(path).unwrap_err().kind(), ErrorKind::Denied, "{path}");
         assert_eq!(vfs.list(path, &ListPage::all()).unwrap_err().kind(), ErrorKind::Denied, "{path}");
         assert_eq!(vfs.write(path, "x").unwrap_err().kind(), ErrorKind::Denied, "{path}");
-        assert_eq!(vfs.authorize(Some(path), Access::Restore).unwrap_err().kind(), ErrorKind::Denied, "{path}");
+        assert_eq!(
+            vfs.authorize(Some(path), Access::Restore).unwrap_err().kind(),
+            ErrorKind::Denied,
+            "{path}"
+        );
         let query = LogQuery { path: Some(path.clone()), ..LogQuery::default() };
         assert_eq!(vfs.log(&query).unwrap_err().kind(), ErrorKind::Denied, "{path}");
         assert!(vfs.router().route(path).is_none());
     }
-    for text in ["state:", "state:default/secret.1key", "/state:default/secret/key", "default", "/../state:default"] {
+    for text in
+        ["state:", "state:default/secret.1key", "/state:default/secret/key", "default", "/../state:default"]
+    {
         assert!(vfs.read(text).is_err(), "{text}");
         assert!(VfsPath::parse(text).is_ok_and(|path| !path.is_state()) || text.contains(".."), "{text}");
     }
