@@ -13,7 +13,7 @@ use crate::path::{PathError, VfsPath};
 use crate::router::WorkspaceNames;
 use crate::scope::{Access, AccessScope};
 use crate::search::{PatternError, UnknownFileType};
-use crate::store::{QuotaResource, StoreError};
+use crate::store::{QuotaResource, StoreError, VersionTag};
 use crate::vfs::RedirectKind;
 use crate::workspace::Barrier;
 
@@ -292,6 +292,39 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// A key of the State doesn't have the version tag that it should.
+    #[error("{}", state_conflict_message(path, *current))]
+    StateConflict {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+        /// The version tag that the key has; `None` if the key doesn't exist.
+        current: Option<VersionTag>,
+    },
+    /// A key of the State exists that should not.
+    #[error(
+        "`{path}` already exists, with the version_tag {}; to replace it, pass that as `if_match`",
+        current.short()
+    )]
+    StateKeyExists {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+        /// Its version tag.
+        current: VersionTag,
+    },
+    /// A key of the State doesn't exist, or has expired.
+    #[error("`{path}` does not exist; list the keys to see what does")]
+    NoStateKey {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+    },
+    /// A value for the State is too long.
+    #[error("the value has {size} bytes; at most {limit} are allowed")]
+    StateValueTooLarge {
+        /// Its bytes.
+        size: u64,
+        /// The most bytes.
+        limit: u64,
+    },
     /// The history has no such item; the text names what was looked for.
     #[error("there is no {0} in the history")]
     NotInHistory(String),
@@ -373,8 +406,10 @@ impl Error {
             | Error::IsWorkspace { .. }
             | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
-            Error::LostUpdate { .. } => ErrorKind::Conflict,
-            Error::NotInHistory(_) => ErrorKind::NotFound,
+            Error::LostUpdate { .. } | Error::StateConflict { .. } => ErrorKind::Conflict,
+            Error::StateKeyExists { .. } => ErrorKind::AlreadyExists,
+            Error::StateValueTooLarge { .. } => ErrorKind::TooLarge,
+            Error::NotInHistory(_) | Error::NoStateKey { .. } => ErrorKind::NotFound,
             Error::Binary { .. } | Error::AcrossWorkspaces { .. } => ErrorKind::Unsupported,
             Error::CopyMismatch { .. } => ErrorKind::Corrupt,
             // A full disk is `Quota`, whether it holds files or the audit log.
@@ -441,6 +476,17 @@ impl Visibility {
     /// The visibility under this scope.
     pub fn of(scope: AccessScope) -> Self {
         if scope.allows(Access::Read) { Visibility::Visible } else { Visibility::Hidden }
+    }
+}
+
+/// The message for a key of the State that doesn't have the version tag that it should.
+fn state_conflict_message(path: &VfsPath, current: Option<VersionTag>) -> String {
+    match current {
+        Some(tag) => format!(
+            "`{path}` has changed: its version_tag is {} now; read it again, then repeat the change with that tag",
+            tag.short()
+        ),
+        None => format!("`{path}` does not exist any more; to create it, leave out `if_match`"),
     }
 }
 

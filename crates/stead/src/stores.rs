@@ -9,17 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use stead_core::identity::SYSTEM_AGENT;
 use stead_core::organization::{FolderIds, MemoryFolderIds};
 use stead_core::store::{
     DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, StorePath, VerifyReport,
 };
-use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
+use stead_core::vfs::VfsBuilder;
+use stead_core::{
+    AuditLog, AuditOutcome, AuditRecord, Clock, FixedClock, Identity, Store, SystemClock, Timestamp, Vfs,
+};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
-    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
-    resolve_symlinks,
+    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner,
+    VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -189,6 +193,42 @@ impl Stores {
         &self.thread_registry
     }
 
+    /// The Store of the State of an agent's stead or, if it works in a thread of its own, of the thread's. It is opened at
+    /// its first use.
+    pub(crate) fn state_store(&self, agent: &str, thread: Option<&Arc<HeldThread>>) -> Arc<dyn Store> {
+        let owner = match thread {
+            Some(thread) => StateOwner::thread(thread.key(), thread.thread()),
+            None => StateOwner::agent(agent),
+        };
+        let (thread, opener) = (thread.cloned(), Arc::clone(&self.opener));
+        let (id, info) = (owner.store_id_in(self.opener.database_id), self.opener.info(StoreKind::Virtual));
+        Arc::new(LazyStore::new("state", id, info, Abilities::ALL, move || {
+            opener.try_open_audit();
+            Ok(Arc::new(match &thread {
+                Some(thread) => thread.state_volume()?,
+                None => opener.database()?.state_store(&owner)?,
+            }))
+        }))
+    }
+
+    /// Removes the keys of all States that have expired by `now`, as the system's identity. Returns how many.
+    fn remove_expired_keys(&self, database: &Database, now: Timestamp) -> Result<u64> {
+        let mut removed = 0;
+        for owner in database.state_owners()? {
+            let store = match database.state_store(&owner) {
+                // Its thread has ended meanwhile.
+                Err(StoreError::NotFound) => continue,
+                store => Arc::new(store?),
+            };
+            let builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).stead(owner.to_string()).state(store);
+            let builder = builder.clock(Arc::new(FixedClock::at(now)));
+            let builder = self.audit().into_iter().fold(builder, VfsBuilder::audit);
+            let vfs = builder.build()?;
+            removed += vfs.state().map_or(Ok(0), |state| state.remove_expired())?;
+        }
+        Ok(removed)
+    }
+
     /// The database, opened at its first use.
     pub(crate) fn database_source(&self) -> DatabaseSource {
         DatabaseSource::FromConfig(Arc::clone(&self.opener))
@@ -275,10 +315,11 @@ impl Stores {
     ) -> Result<GcReport> {
         let database = self.opener.database()?;
         self.audited("gc", || {
+            let expired_keys = self.remove_expired_keys(&database, now)?;
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
             let pruned = self.opener.prune(now);
-            Ok(GcReport { forgotten, collected, pruned })
+            Ok(GcReport { expired_keys, forgotten, collected, pruned })
         })
     }
 
@@ -378,7 +419,9 @@ impl Stores {
             StoreConfig::Physical { .. } => Database::existed_at(&opener.config.database.path),
             StoreConfig::Memory => false,
         };
-        if stores.values().any(in_database) {
+        let has_state = opener.config.agents.values().any(|agent| agent.state)
+            && Database::existed_at(&opener.config.database.path);
+        if has_state || stores.values().any(in_database) {
             let report = opener.database()?.verify(&mut |done| progress("database", done))?;
             reports.push(("database".to_owned(), report));
         }
@@ -397,6 +440,8 @@ impl Stores {
 /// What [`Stores::gc`] did.
 #[derive(Debug)]
 pub struct GcReport {
+    /// How many expired keys of States were removed.
+    pub expired_keys: u64,
     /// The history that was removed.
     pub forgotten: ForgottenHistory,
     /// What happened to content that nothing refers to.

@@ -41,6 +41,7 @@ mod server_lock;
 mod snapshot;
 mod snapshots;
 mod stat;
+mod state;
 mod token;
 mod tools;
 mod tree;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Glob(glob::Args),
     Grep(grep::Args),
+    #[command(subcommand)]
+    State(state::Args),
     Map(map::Args),
     Tools(tools::Args),
     Call(call::Args),
@@ -125,6 +128,7 @@ impl Command {
             Command::Tree(args) => tree::run(args, session),
             Command::Glob(args) => glob::run(args, session),
             Command::Grep(args) => grep::run(args, session),
+            Command::State(args) => state::run(args, session),
             Command::Map(args) => map::run(args, session),
             Command::Tools(args) => tools::run(args, session),
             Command::Call(args) => call::run(args, session),

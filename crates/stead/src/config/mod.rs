@@ -149,6 +149,8 @@ pub struct AgentConfig {
     pub quota: QuotaLimits,
     /// The tools that the agent is offered, and which of them need a person's approval.
     pub tools: ToolChoice,
+    /// Whether the agent's stead has a State.
+    pub state: bool,
     /// Which agent of which organization this is, if it is one.
     pub membership: Option<Membership>,
     /// Whose files its Workspaces show.
@@ -166,6 +168,7 @@ impl Default for AgentConfig {
             workspaces: Vec::new(),
             quota: QuotaLimits::default(),
             tools: ToolChoice::default(),
+            state: false,
             membership: None,
             scope: SteadScope::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,

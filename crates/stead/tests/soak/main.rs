@@ -12,5 +12,6 @@ mod killed_history_work;
 mod limited_process;
 mod many_processes;
 mod memory;
+mod state;
 mod symlink_swap;
 mod test_stores;

@@ -31,7 +31,8 @@ impl Vfs {
     /// Restores everything at and below a path to its state at a point in time, or only the paths that `options`
     /// lists. Those must lie below the path or in the same Workspace.
     ///
-    /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
+    /// The path may be a Workspace, something in one, or a level above several, such as `/`. A restore of `/` without
+    /// `paths` includes the State. Workspaces nested below it
     /// are restored too, each under its own scope. What the caller may not change, and Workspaces whose Store doesn't
     /// have this point in time, stay as they are and are listed in [`RevertResult::left_out`].
     pub fn restore(
@@ -53,7 +54,10 @@ impl Call<'_> {
         options: &RestoreOptions,
     ) -> Result<RevertResult> {
         self.set_dry_run(options.dry_run);
-        let mut targets = self.history_targets(prefix, Access::Restore)?;
+        // The State has no path, so only a restore of everything includes it.
+        let is_everything = prefix.is_root() && options.paths.is_empty();
+        let state = self.state_with_history(Access::Restore).filter(|_| is_everything);
+        let mut targets = self.history_targets_and_state(prefix, Access::Restore, state)?;
         let point = self.resolve_point(point)?;
         if !options.paths.is_empty() {
             let main = targets.main;

@@ -276,6 +276,7 @@ impl OrganizationConfig {
         AgentConfig {
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
             tools,
+            state: false,
             membership: Some(Membership { organization: Arc::clone(organization), agent }),
             ..AgentConfig::default()
         }
