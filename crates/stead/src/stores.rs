@@ -17,8 +17,9 @@ use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, Sy
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
-    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread,
+    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
+    resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -26,7 +27,7 @@ use crate::current_records::CurrentRecords;
 use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
-use crate::threads::ThreadRegistry;
+use crate::threads::{ThreadRegistry, lease_ttl};
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
 const DATABASE_FILE_SUFFIXES: [&str; 10] =
@@ -65,7 +66,7 @@ impl Stores {
             audit_open_lock: Mutex::default(),
         };
         let opener = Arc::new(opener);
-        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), LeaseHolder::DEFAULT_TTL));
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), lease_ttl()));
         let folder_ids = Arc::new(MemoryFolderIds::new(Arc::new(SystemClock)));
         let current_records = Arc::new(CurrentRecords::of(&config));
         Stores { config, opener, by_key: Arc::default(), folder_ids, current_records, thread_registry }
@@ -437,9 +438,7 @@ impl StoreOpener {
     fn lazy_store(self: &Arc<Self>, name: &str, config: StoreConfig) -> Result<LazyStore> {
         let opener = Arc::clone(self);
         Ok(match config {
-            StoreConfig::Memory => {
-                LazyStore::of_memory(name, MemoryStore::new())
-            }
+            StoreConfig::Memory => LazyStore::of_memory(name, MemoryStore::new()),
             StoreConfig::Virtual { namespace } => {
                 let id = VirtualStore::id_in(self.database_id, &namespace)?;
                 LazyStore::new(name, id, self.info(StoreKind::Virtual), Abilities::ALL, move || {
