@@ -13,6 +13,7 @@ mod mcp;
 mod mount;
 mod org;
 mod rename;
+mod threads;
 mod writers;
 
 use std::path::Path;
@@ -48,7 +49,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 14] = [
+pub const CASES: [Case; 15] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -63,4 +64,5 @@ pub const CASES: [Case; 14] = [
     Case { name: "mcp", run: mcp::run },
     Case { name: "mount", run: mount::run },
     Case { name: "org", run: org::run },
+    Case { name: "threads", run: threads::run },
 ];
