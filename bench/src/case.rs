@@ -14,6 +14,7 @@ mod mount;
 mod org;
 mod rename;
 mod state;
+mod threads;
 mod writers;
 
 use std::path::Path;
@@ -49,7 +50,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 15] = [
+pub const CASES: [Case; 16] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -65,4 +66,5 @@ pub const CASES: [Case; 15] = [
     Case { name: "mount", run: mount::run },
     Case { name: "org", run: org::run },
     Case { name: "state", run: state::run },
+    Case { name: "threads", run: threads::run },
 ];

@@ -21,7 +21,7 @@ use stead_core::{
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread,
     LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner,
     VirtualStore, resolve_symlinks,
 };
@@ -32,7 +32,7 @@ use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
 use crate::server_lock::SERVER_LOCK_SUFFIX;
-use crate::threads::ThreadRegistry;
+use crate::threads::{ThreadRegistry, lease_ttl};
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
 const DATABASE_FILE_SUFFIXES: [&str; 11] = [
@@ -82,7 +82,7 @@ impl Stores {
             audit_open_lock: Mutex::default(),
         };
         let opener = Arc::new(opener);
-        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), LeaseHolder::DEFAULT_TTL));
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), lease_ttl()));
         let folder_ids = Arc::new(MemoryFolderIds::new(Arc::new(SystemClock)));
         let current_records = Arc::new(CurrentRecords::of(&config));
         Stores { config, opener, by_key: Arc::default(), folder_ids, current_records, thread_registry }

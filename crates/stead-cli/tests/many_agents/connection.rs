@@ -86,6 +86,13 @@ impl Connection {
         message
     }
 
+    /// Makes a request that may fail, and returns the whole body of the reply.
+    #[allow(dead_code, reason = "not every test that has this client uses it")]
+    pub(crate) fn raw_request(&mut self, method: &str, params: Value) -> String {
+        self.send(method, params);
+        self.read_answer().body
+    }
+
     /// Starts a call without waiting for its answer, and returns the id of the request.
     pub(crate) fn start_call(&mut self, tool: &str, arguments: Value) -> u64 {
         self.send("tools/call", json!({ "name": tool, "arguments": arguments }));
