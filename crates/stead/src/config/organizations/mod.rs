@@ -320,6 +320,18 @@ impl Config {
             && self.record_files().eq(other.record_files())
     }
 
+    /// Whether one of its organizations is different in another configuration by its records alone, and steads follow those
+    /// records while they are in use.
+    pub(crate) fn follows_records_of(&self, organization: &OrganizationConfig, other: &Config) -> bool {
+        let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
+        let settings_of = |config: &OrganizationConfig| {
+            let OrganizationConfig { organization, store, record_files, hide, results } = config.clone();
+            (organization.id().to_owned(), *organization.settings(), store, record_files, hide, results)
+        };
+        let settings = settings_of(organization);
+        is_followed && other.organizations.iter().any(|other| settings_of(other) == settings)
+    }
+
     /// Whether everything that an agent of an organization can see is the same in another configuration, which has the same
     /// Stores.
     pub(crate) fn looks_the_same_to(&self, agent: &str, other: &Config) -> bool {
