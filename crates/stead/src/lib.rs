@@ -39,7 +39,10 @@ pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
 pub use crate::operations::OperationsOf;
 pub use crate::stead::{Stead, SteadBuilder, SteadOwner};
 pub use crate::stores::{GcReport, Stores};
-pub use crate::threads::{DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads};
+pub use crate::threads::{
+    ArchiveDestination, ArchivedThread, DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads,
+    generate_thread_name,
+};
 pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as VfsError;
@@ -62,5 +65,5 @@ pub use stead_stores::database::{
 pub use stead_stores::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions,
-    PhysicalStore, Pruned, VirtualStore, verify_archive, ThreadKey, ThreadRecord,
+    PhysicalStore, Pruned, ThreadKey, ThreadRecord, VirtualStore, verify_archive,
 };

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::organization::Folders;
 use stead_core::store::{NodePath, Parents, QuotaLimits, StoreKind, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, CurrentRights, IntoPath, Limits, LostUpdates, PointInTime};
+use stead_core::vfs::{CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{
     AccessScope, AuditFacts, AuditLog, AuditOutcome, Barrier, CallMonitor, Clock, ErrorKind, Identity, Mount,
     Vfs, VfsPath, Workspace,
@@ -150,8 +151,9 @@ impl Stead {
             team: team.map(|team| team.id.clone()),
             ..identity.clone()
         };
-        let barriers =
-            config.thread_barriers(&agent_config.workspaces).map_err(|(_, message)| Error::Invalid(message))?;
+        let barriers = config
+            .thread_barriers(&agent_config.workspaces)
+            .map_err(|(_, message)| Error::Invalid(message))?;
         // The last thing that can fail because of the configuration comes before the thread is made.
         let lease = match agent_config.scope.has_threads() {
             true => Some(stores.threads().enter(&identity, &agent_config)?),
@@ -171,8 +173,7 @@ impl Stead {
                 host_locations.add(&workspace.prefix, path, shown.as_ref().unwrap_or(&workspace.path));
             }
             for barrier in barriers.iter().filter(|barrier| barrier.workspace == workspace.prefix) {
-                let hidden =
-                    Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
+                let hidden = Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
                 builder = builder.add_workspace(hidden.as_barrier(Barrier::ThreadFiles));
             }
             builder = builder.add_workspace(build_workspace(workspace, mount, &barriers)?);
@@ -314,15 +315,27 @@ impl Stead {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
-        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.host_locations.contains_host_path(path, &from)
-        {
-            let escaped = escaped_path(path);
-            return Err(Error::Invalid(format!(
-                "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
-            )));
+        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination {
+            self.check_export_destination(path, &from)?;
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, observer)
+    }
+
+    /// Fails if a host path is inside what would be exported to it.
+    pub(crate) fn check_export_destination(&self, destination: &Path, from: &VfsPath) -> Result<()> {
+        if !self.host_locations.contains_host_path(destination, from) {
+            return Ok(());
+        }
+        let escaped = escaped_path(destination);
+        Err(Error::Invalid(format!(
+            "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
+        )))
+    }
+
+    /// Counts as a call that runs in the stead's thread until the guard is dropped, so that no idle time-out ends the thread.
+    /// For a surface that serves the stead for as long as its process lives. `None` if the stead isn't a thread's.
+    pub fn keep_in_use(&self) -> Result<Option<InUse>> {
+        Ok(self.vfs.lease().map(|lease| Arc::clone(lease).begin()).transpose()?)
     }
 }
 
@@ -365,7 +378,8 @@ fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease
         return Ok(Mount::at(store, &config.path));
     }
     let path = thread_directory(&config.path, &thread.key().agent, &thread.key().thread);
-    let path = path.ok_or_else(|| Error::Invalid("the path of the thread's directory is too long".to_owned()))?;
+    let path =
+        path.ok_or_else(|| Error::Invalid("the path of the thread's directory is too long".to_owned()))?;
     Ok(Mount::at(store, &path))
 }
 

@@ -79,7 +79,7 @@ fn read(stead: &Stead, path: &str) -> Option<Vec<u8>> {
 /// The steps in threads' lives that the audit has, oldest first, as `CALL AGENT/THREAD`.
 fn audited_steps(stores: &Stores) -> Vec<String> {
     let access = stores.audit_access().unwrap().unwrap();
-    let page = access.query(&AuditQuery { limit: 1_000, ..AuditQuery::default() }).unwrap();
+    let page = access.page(&AuditQuery::default(), None, 1_000).unwrap();
     let mut steps: Vec<_> = page
         .entries
         .iter()
@@ -262,10 +262,19 @@ fn s12a_no_other_workspace_shows_the_files_of_threads() {
         let walked = stead.vfs().walk(path, &Default::default()).unwrap();
         assert!(!format!("{walked:?}").contains("secret"), "{walked:?}");
         let log = stead.vfs().log(&Default::default()).unwrap();
-        assert!(!format!("{log:?}").contains("hush") && !format!("{:?}", log.iter().map(|entry| &entry.changes).collect::<Vec<_>>()).contains("secret"), "{log:?}");
+        assert!(
+            !format!("{log:?}").contains("hush")
+                && !format!("{:?}", log.iter().map(|entry| &entry.changes).collect::<Vec<_>>())
+                    .contains("secret"),
+            "{log:?}"
+        );
         assert!(names(stead, path).contains(&"plain".to_owned()));
     }
-    assert!(b.vfs().remove_directory("/all/app", stead::vfs::RemoveOptions { recursive: true, ..Default::default() }).is_err());
+    assert!(
+        b.vfs()
+            .remove_directory("/all/app", stead::vfs::RemoveOptions { recursive: true, ..Default::default() })
+            .is_err()
+    );
     assert_eq!(read(&thread, "/w/secret").unwrap(), b"hush");
     // A configuration with a Workspace inside the directory is refused.
     let inside = format!("{text}{}", workspace("c", "/in", "scope = \"ro\"\npath = \"/app/threads/a\""));

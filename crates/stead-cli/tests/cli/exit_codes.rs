@@ -54,6 +54,7 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("snapshot", vec![], Agent),
         ("snapshots", vec![], Agent),
         ("stat", vec!["{}"], Agent),
+        ("threads", vec!["list"], Agent),
         ("token", vec!["create"], Agent),
         ("tools", vec![], Agent),
         ("tree", vec!["{}"], Agent),
