@@ -41,7 +41,10 @@ pub use crate::operations::OperationsOf;
 pub use crate::server_lock::{DatabaseInUse, ServerLock};
 pub use crate::stead::{Stead, SteadBuilder, SteadOwner};
 pub use crate::stores::{GcReport, Stores};
-pub use crate::threads::{DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads};
+pub use crate::threads::{
+    ArchiveDestination, ArchivedThread, DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads,
+    generate_thread_name,
+};
 pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as VfsError;

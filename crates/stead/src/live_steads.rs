@@ -17,6 +17,7 @@ use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, Worksp
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
+use crate::threads::DestroyedThread;
 
 /// How long an entry stays that nobody uses.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -387,6 +388,21 @@ impl<T: LiveEntry> LiveSteads<T> {
         });
         // Only now, without the lock: dropping a stead may close files.
         drop(evicted);
+    }
+
+    /// Ends the thread of an identity, with its entry: see [`Threads::destroy`](crate::Threads::destroy). Whoever still has the
+    /// entry is told at the next call that the thread has ended. If the thread can't end now, the entry is gone all the same,
+    /// and the call can be repeated.
+    pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
+        let Some(key) = ThreadKey::of(identity) else { return Ok(None) };
+        let (stores, slot) = {
+            let mut state = self.state.lock();
+            let is_open = state.slots.get(identity).is_some_and(|slot| slot.live.is_some());
+            (Arc::clone(&state.stores), is_open.then(|| state.slots.remove(identity)))
+        };
+        // Without the lock: dropping a stead may close files.
+        drop(slot);
+        stores.threads().destroy(&key)
     }
 
     /// Ends the threads whose idle time-out has passed, and finishes what a process that died had begun to remove. Cheap when

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::organization::Folders;
 use stead_core::store::{NodePath, Parents, QuotaLimits, StoreKind, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, CurrentRights, IntoPath, Limits, LostUpdates, PointInTime, State};
+use stead_core::vfs::{CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime, State};
 use stead_core::{
     AccessScope, AuditFacts, AuditLog, AuditOutcome, Barrier, CallMonitor, Clock, ErrorKind, Identity, Mount,
     Vfs, VfsPath, Workspace,
@@ -337,15 +338,27 @@ impl Stead {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
-        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.host_locations.contains_host_path(path, &from)
-        {
-            let escaped = escaped_path(path);
-            return Err(Error::Invalid(format!(
-                "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
-            )));
+        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination {
+            self.check_export_destination(path, &from)?;
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, observer)
+    }
+
+    /// Fails if a host path is inside what would be exported to it.
+    pub(crate) fn check_export_destination(&self, destination: &Path, from: &VfsPath) -> Result<()> {
+        if !self.host_locations.contains_host_path(destination, from) {
+            return Ok(());
+        }
+        let escaped = escaped_path(destination);
+        Err(Error::Invalid(format!(
+            "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
+        )))
+    }
+
+    /// Counts as a call that runs in the stead's thread until the guard is dropped, so that no idle time-out ends the thread.
+    /// For a surface that serves the stead for as long as its process lives. `None` if the stead isn't a thread's.
+    pub fn keep_in_use(&self) -> Result<Option<InUse>> {
+        Ok(self.vfs.lease().map(|lease| Arc::clone(lease).begin()).transpose()?)
     }
 }
 

@@ -42,6 +42,7 @@ mod snapshot;
 mod snapshots;
 mod stat;
 mod state;
+mod threads;
 mod token;
 mod tools;
 mod tree;
@@ -99,6 +100,8 @@ pub(crate) enum Command {
     Mcp(mcp::Args),
     Serve(serve::Args),
     #[command(subcommand)]
+    Threads(threads::Args),
+    #[command(subcommand)]
     Token(token::Args),
     Verify(verify::Args),
     Gc(gc::Args),
@@ -149,6 +152,7 @@ impl Command {
             Command::MountWatchdog(args) => mount::run_watchdog(&args),
             Command::Mcp(args) => mcp::run(args, session),
             Command::Serve(args) => serve::run(args, session),
+            Command::Threads(args) => threads::run(args, session),
             Command::Token(args) => token::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Gc(args) => gc::run(args, session),

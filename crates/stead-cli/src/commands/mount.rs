@@ -58,6 +58,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     check_no_overlap(&args.mount_point, &config)?;
     let _lock = server_lock::take(&config)?;
     let stead = session.stead_of_agent()?;
+    // The thread is in use for as long as it is mounted, also while no program touches the files.
+    let _in_use = stead.keep_in_use()?;
     let immutable = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before the mount exists: from then on, someone may want to end it.

@@ -136,6 +136,8 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
                 ForEachPath(&["state", "delete", "{}"], WithoutAt),
             ],
         ),
+        // It names threads and counts their files, for the person.
+        ("threads", vec![NotForAgents]),
         ("token", vec![NotForAgents]),
         ("tools", vec![Once(&["tools"])]),
         ("tree", vec![ForEachPath(&["tree", "{}"], WithAt)]),

@@ -382,6 +382,9 @@ fn s12_no_mount_shows_anything_of_another_thread() {
                         );
                     }
                 }
+                let space = rustix::fs::statvfs(mounted.point.join(&observer.home[1..]))
+                    .map(|space| (space.f_bfree, space.f_blocks, space.f_files));
+                check(observer, "statvfs", format!("{space:?}").as_bytes());
             }
         }
         assert_no_leaks(kind);

@@ -6,11 +6,14 @@
 
 mod archive;
 mod ending;
+mod generated_name;
 mod heartbeat;
 mod report;
 mod stead_lease;
 
+pub use archive::{ArchiveDestination, ArchivedThread};
 pub use ending::{DestroyedThread, Swept};
+pub use generated_name::generate_thread_name;
 pub use report::{ThreadDetails, ThreadWorkspace};
 pub(crate) use stead_lease::SteadLease;
 

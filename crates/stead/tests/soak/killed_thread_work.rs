@@ -208,7 +208,9 @@ fn assert_nothing_is_left(directory: &Path) {
         "fork WHERE volume NOT IN (SELECT id FROM volume)",
         "snapshot WHERE agent NOT IN (SELECT agent || '/' || name FROM thread)",
         "entry WHERE volume NOT IN (SELECT id FROM volume)",
-        "revision WHERE volume NOT IN (SELECT id FROM volume)",
+        "node_change WHERE volume NOT IN (SELECT id FROM volume)",
+        "entry_history WHERE volume NOT IN (SELECT id FROM volume)",
+        "usage WHERE volume NOT IN (SELECT id FROM volume)",
     ] {
         assert_eq!(count(what), 0, "{what}");
     }

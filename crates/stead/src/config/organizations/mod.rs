@@ -326,7 +326,14 @@ impl Config {
         let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
         let settings_of = |config: &OrganizationConfig| {
             let OrganizationConfig { organization, store, record_files, hide, results } = config.clone();
-            (organization.id().to_owned(), *organization.settings(), store, record_files, hide, results)
+            (
+                organization.id().to_owned(),
+                organization.settings().clone(),
+                store,
+                record_files,
+                hide,
+                results,
+            )
         };
         let settings = settings_of(organization);
         is_followed && other.organizations.iter().any(|other| settings_of(other) == settings)
