@@ -68,7 +68,7 @@ struct Withdrawal {
     config: Config,
     /// The agents that have no access until the new configuration is in use.
     agents: BTreeSet<String>,
-    /// The organizations whose agents have none until then, because something in their records has changed.
+    /// The organizations whose agents have none until then, because something other than their records has changed.
     organizations: BTreeSet<String>,
 }
 
@@ -499,10 +499,13 @@ fn organization_id(agent: &str) -> Option<&str> {
     agent.split_once('/').map(|(organization, _)| organization)
 }
 
-/// The organizations of `old` that `new` doesn't have as they are.
+/// The organizations of `old` that `new` doesn't have as they are. Other records don't count: what they take away is refused
+/// at each access already.
 fn changed_organizations(old: &Config, new: &Config) -> BTreeSet<String> {
     let stores_changed = old.stores != new.stores || old.database != new.database;
-    let is_changed = |config: &&OrganizationConfig| stores_changed || !new.organizations.contains(config);
+    let is_changed = |config: &&OrganizationConfig| {
+        stores_changed || !(new.organizations.contains(config) || old.follows_records_of(config, new))
+    };
     let changed = old.organizations.iter().filter(is_changed);
     changed.map(|config| config.organization.id().to_owned()).collect()
 }

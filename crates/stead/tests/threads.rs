@@ -79,18 +79,17 @@ fn read(stead: &Stead, path: &str) -> Option<Vec<u8>> {
 /// The steps in threads' lives that the audit has, oldest first, as `CALL AGENT/THREAD`.
 fn audited_steps(stores: &Stores) -> Vec<String> {
     let access = stores.audit_access().unwrap().unwrap();
-    let page = access.query(&AuditQuery { limit: 1_000, ..AuditQuery::default() }).unwrap();
-    let mut steps: Vec<_> = page
-        .entries
-        .iter()
-        .filter(|entry| entry.record.call.starts_with("thread."))
-        .map(|entry| {
-            let identity = &entry.record.identity;
-            format!("{} {}/{}", entry.record.call, identity.agent, identity.thread.as_deref().unwrap_or("-"))
-        })
-        .collect();
-    steps.reverse();
-    steps
+    let mut steps = Vec::new();
+    let problems = access.each(&AuditQuery::default(), &mut |entry| {
+        if entry.call.starts_with("thread.") {
+            let step = format!("{} {}/{}", entry.call, entry.agent, entry.thread.as_deref().unwrap_or("-"));
+            steps.push((entry.at.clone(), step));
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    assert!(problems.unwrap().is_empty());
+    steps.sort_by(|one, other| one.0.cmp(&other.0));
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 #[test]

@@ -17,6 +17,7 @@ use stead::tools::ResultFormat;
 use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{ServerLimits, SteadRegistry};
 
+use super::server_lock;
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -77,6 +78,7 @@ fn serve(args: Args, session: &mut Session) -> CommandResult {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
     let _telemetry = Telemetry::init()?;
+    let _lock = server_lock::take(&config)?;
     let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()).with_results(result_format));
     let works_in_threads = config.agents.get(&identity.agent).is_some_and(|agent| agent.scope.has_threads());
     if works_in_threads && identity.thread.is_none() {

@@ -37,9 +37,11 @@ mod restore;
 mod restore_backup;
 mod rm;
 mod serve;
+mod server_lock;
 mod snapshot;
 mod snapshots;
 mod stat;
+mod state;
 mod threads;
 mod token;
 mod tools;
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Glob(glob::Args),
     Grep(grep::Args),
+    #[command(subcommand)]
+    State(state::Args),
     Map(map::Args),
     Tools(tools::Args),
     Call(call::Args),
@@ -127,6 +131,7 @@ impl Command {
             Command::Tree(args) => tree::run(args, session),
             Command::Glob(args) => glob::run(args, session),
             Command::Grep(args) => grep::run(args, session),
+            Command::State(args) => state::run(args, session),
             Command::Map(args) => map::run(args, session),
             Command::Tools(args) => tools::run(args, session),
             Command::Call(args) => call::run(args, session),

@@ -130,6 +130,9 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(WriteResult: "write", "append", "edit", "mkdir");
     document!(CopyResult: "cp", "mv");
     document!(RemoveResult: "rm");
+    document!(StateValue: "state get");
+    document!(StateChange: "state set", "state delete");
+    document!(StateKeys: "state list");
     document!(GrepResult: "grep");
     document!(TransferTotals: "import", "export");
     document!(LogEntry: "log");
