@@ -62,5 +62,5 @@ pub use stead_stores::database::{
 pub use stead_stores::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions,
-    PhysicalStore, Pruned, VirtualStore, verify_archive, ThreadKey, ThreadRecord,
+    PhysicalStore, Pruned, ThreadKey, ThreadRecord, VirtualStore, verify_archive,
 };

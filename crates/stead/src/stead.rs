@@ -150,8 +150,9 @@ impl Stead {
             team: team.map(|team| team.id.clone()),
             ..identity.clone()
         };
-        let barriers =
-            config.thread_barriers(&agent_config.workspaces).map_err(|(_, message)| Error::Invalid(message))?;
+        let barriers = config
+            .thread_barriers(&agent_config.workspaces)
+            .map_err(|(_, message)| Error::Invalid(message))?;
         // The last thing that can fail because of the configuration comes before the thread is made.
         let lease = match agent_config.scope.has_threads() {
             true => Some(stores.threads().enter(&identity, &agent_config)?),
@@ -171,8 +172,7 @@ impl Stead {
                 host_locations.add(&workspace.prefix, path, shown.as_ref().unwrap_or(&workspace.path));
             }
             for barrier in barriers.iter().filter(|barrier| barrier.workspace == workspace.prefix) {
-                let hidden =
-                    Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
+                let hidden = Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
                 builder = builder.add_workspace(hidden.as_barrier(Barrier::ThreadFiles));
             }
             builder = builder.add_workspace(build_workspace(workspace, mount, &barriers)?);
@@ -365,7 +365,8 @@ fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease
         return Ok(Mount::at(store, &config.path));
     }
     let path = thread_directory(&config.path, &thread.key().agent, &thread.key().thread);
-    let path = path.ok_or_else(|| Error::Invalid("the path of the thread's directory is too long".to_owned()))?;
+    let path =
+        path.ok_or_else(|| Error::Invalid("the path of the thread's directory is too long".to_owned()))?;
     Ok(Mount::at(store, &path))
 }
 

@@ -18,7 +18,8 @@ use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOption
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
-    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
+    resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -437,9 +438,7 @@ impl StoreOpener {
     fn lazy_store(self: &Arc<Self>, name: &str, config: StoreConfig) -> Result<LazyStore> {
         let opener = Arc::clone(self);
         Ok(match config {
-            StoreConfig::Memory => {
-                LazyStore::of_memory(name, MemoryStore::new())
-            }
+            StoreConfig::Memory => LazyStore::of_memory(name, MemoryStore::new()),
             StoreConfig::Virtual { namespace } => {
                 let id = VirtualStore::id_in(self.database_id, &namespace)?;
                 LazyStore::new(name, id, self.info(StoreKind::Virtual), Abilities::ALL, move || {

@@ -83,7 +83,11 @@ fn mistakes_about_threads_are_reported_with_their_lines() {
         ("thread = \"request\"", &project, "4:10: `thread` can't be `request`; it takes `session`"),
         ("idle_timeout = \"soon\"", &project, "4:16: `soon` isn't a valid duration"),
         ("idle_timeout = \"0m\"", &project, "4:16: `idle_timeout` has to be at least \"1s\""),
-        ("scope = \"hybrid\"", &shared, "4:9: the agent `a` has `scope = \"hybrid\"`, but none of its Workspaces is"),
+        (
+            "scope = \"hybrid\"",
+            &shared,
+            "4:9: the agent `a` has `scope = \"hybrid\"`, but none of its Workspaces is",
+        ),
     ] {
         let error = parse(&format!("[agents.a]\n{keys}\n{workspaces}")).unwrap_err();
         assert!(error.contains(expected), "{keys}: {error}");
@@ -94,8 +98,9 @@ fn mistakes_about_threads_are_reported_with_their_lines() {
 
 #[test]
 fn the_name_of_an_agent_with_threads_is_never_taken_for_another_s_thread() {
-    let thread_agent =
-        |name: &str| format!("[agents.{name}]\nscope = \"thread\"\n{}", workspace(name, "/w", "scope = \"rw\""));
+    let thread_agent = |name: &str| {
+        format!("[agents.{name}]\nscope = \"thread\"\n{}", workspace(name, "/w", "scope = \"rw\""))
+    };
     let plain = |name: &str| workspace(name, "/w", "scope = \"rw\"");
     let error = parse(&thread_agent("\"a/b\"")).unwrap_err();
     assert!(error.contains("has threads, so its name has to be"), "{error}");

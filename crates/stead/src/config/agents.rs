@@ -48,7 +48,8 @@ pub(super) fn agents(
         let tools = tools(&section);
         reserved_keys::agent(&section);
         let is_empty_list = || section.has("workspaces") && section.is_empty_list("workspaces");
-        if (!section.has_similar_key("workspaces") || is_empty_list()) && !section.has_similar_key("executor") {
+        if (!section.has_similar_key("workspaces") || is_empty_list()) && !section.has_similar_key("executor")
+        {
             section.add_problem(format!(
                 "the agent `{name}` has neither a Workspace nor an Executor, so it can do nothing; add \
                  [[agents.{name}.workspaces]]"
@@ -56,8 +57,16 @@ pub(super) fn agents(
         }
         section.reject_unknown_keys();
         let AgentThreads { scope, idle_timeout, source: thread_source, .. } = threads;
-        let agent =
-            AgentConfig { description, workspaces, quota, tools, membership: None, scope, idle_timeout, thread_source };
+        let agent = AgentConfig {
+            description,
+            workspaces,
+            quota,
+            tools,
+            membership: None,
+            scope,
+            idle_timeout,
+            thread_source,
+        };
         agents.insert(name, agent);
     }
     agents

@@ -88,8 +88,7 @@ impl AgentConfig {
         }
         let groups = group_similar(&self.workspaces, stores);
         // Barriers keep the files of threads out of all other Workspaces.
-        let are_alike =
-            |a: &SimilarWorkspaces<'_>, b: &SimilarWorkspaces<'_>| a.rules.per == b.rules.per;
+        let are_alike = |a: &SimilarWorkspaces<'_>, b: &SimilarWorkspaces<'_>| a.rules.per == b.rules.per;
         let mut by_key: HashMap<LocationKey, Vec<usize>> = HashMap::new();
         for (index, group) in groups.iter().enumerate() {
             for key in group.location.keys() {

@@ -40,7 +40,8 @@ impl Config {
             matches!(self.stores.get(&workspace.store), Some(StoreConfig::Physical { .. }))
         };
         let all = self.agents.iter();
-        let all = all.flat_map(|(name, agent)| agent.workspaces.iter().map(move |workspace| (name, workspace)));
+        let all =
+            all.flat_map(|(name, agent)| agent.workspaces.iter().map(move |workspace| (name, workspace)));
         all.filter(move |(_, workspace)| workspace.per == FilesPer::Thread && is_physical(workspace))
     }
 

@@ -46,9 +46,9 @@ impl SteadScope {
             SteadScope::Agent => false,
             // A READ_ONLY Workspace of a thread's own would always be empty.
             SteadScope::Thread => scope.allows(Access::Write),
-            SteadScope::Hybrid => {
-                prefix.strip_prefix(&VfsPath::parse(HYBRID_THREAD_PREFIX).expect("it is a valid path")).is_some()
-            }
+            SteadScope::Hybrid => prefix
+                .strip_prefix(&VfsPath::parse(HYBRID_THREAD_PREFIX).expect("it is a valid path"))
+                .is_some(),
         };
         if is_thread_s { FilesPer::Thread } else { FilesPer::Agent }
     }

@@ -400,10 +400,10 @@ fn evicting_an_idle_entry_releases_its_lease_and_a_sweep_ends_the_thread() {
 fn an_entry_is_refreshed_by_the_forks_of_its_own_thread_alone() {
     let host = tempfile::tempdir().unwrap();
     let steads = LiveSteads::<CountingEntry>::of(&thread_config(&host, ""));
-    let get = |thread: &str| {
-        steads.get(&Identity::agent("a").with_thread(thread), CountingEntry::new).unwrap()
-    };
+    let get =
+        |thread: &str| steads.get(&Identity::agent("a").with_thread(thread), CountingEntry::new).unwrap();
     let (one, two) = (get("one"), get("two"));
+    steads.refresh();
     one.stead.lock().vfs().write("/w/x", "1").unwrap();
     refresh_after_commit(&steads);
     let before = two.refreshed();

@@ -39,7 +39,7 @@ impl Threads<'_> {
             }
         })?;
         let error_kind = |error: &Error| Some(error.kind());
-        stead.single_record("thread.archive", None, error_kind, |stead| {
+        stead.compound("thread.archive", "/", error_kind, |stead| {
             let log = log_lines(stead)?;
             let name = format!("{ARCHIVE_FACTS_DIRECTORY}/log.jsonl");
             write_file(&mut writer, &name, log.as_bytes())

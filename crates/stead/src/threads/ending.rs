@@ -61,7 +61,8 @@ impl Threads<'_> {
             EndAttempt::InUse | EndAttempt::NotIdle => {
                 let ThreadKey { agent, thread } = key;
                 let until = self.record(key).ok().and_then(|record| record.leased_until);
-                let until = until.map(|until| format!(", whose lease holds until {until} unless it is renewed"));
+                let until =
+                    until.map(|until| format!(", whose lease holds until {until} unless it is renewed"));
                 Err(Error::ThreadInUse(format!(
                     "the thread `{thread}` of the agent `{agent}` is in use, by a call that runs or by another process{}; \
                      try again when it isn't",
@@ -150,7 +151,8 @@ impl Threads<'_> {
             let usage = store.usage(&at).unwrap_or_default();
             let same_store = Arc::clone(&store);
             let workspace = Workspace::new(VfsPath::root(), AccessScope::ReadWrite, Mount::new(store));
-            let unrestricted = workspace.with_protect::<&str>([]).and_then(|workspace| workspace.with_hide::<&str>([]));
+            let unrestricted =
+                workspace.with_protect::<&str>([]).and_then(|workspace| workspace.with_hide::<&str>([]));
             let workspace = unrestricted.map_err(stead_core::Error::from)?;
             let mut builder = Vfs::builder(Identity::agent(SYSTEM_IDENTITY)).workspace(workspace);
             if let Some(log) = self.stores.audit() {

@@ -21,7 +21,8 @@ impl Heartbeat {
         if *is_running || self.is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let (heartbeat, interval, weak) = (Arc::clone(self), holder.heartbeat_interval(), Arc::downgrade(holder));
+        let (heartbeat, interval, weak) =
+            (Arc::clone(self), holder.heartbeat_interval(), Arc::downgrade(holder));
         let spawned = std::thread::Builder::new().name("stead-leases".to_owned()).spawn(move || {
             while heartbeat.is_needed_after(&weak, interval) {
                 // A failure is tried again. A call that begins after the leases may have expired renews them itself.

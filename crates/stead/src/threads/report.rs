@@ -40,7 +40,8 @@ impl Threads<'_> {
         let database = self.stores.database()?;
         let config = self.stores.config();
         let agent = config.agent(&key.agent);
-        let own = agent.iter().flat_map(|agent| &agent.workspaces).filter(|workspace| Self::is_own(workspace));
+        let own =
+            agent.iter().flat_map(|agent| &agent.workspaces).filter(|workspace| Self::is_own(workspace));
         let workspaces = own.map(|workspace| ThreadWorkspace {
             prefix: workspace.prefix.clone(),
             usage: self.usage(&record, workspace).ok().flatten(),
