@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead::tools::ResultFormat;
-use stead::{Config, Identity, LiveEntry, LiveSteads, Result, Stead};
+use stead::{Config, DestroyedThread, Identity, LiveEntry, LiveSteads, Result, Stead};
 
 use crate::call_scheduler::CallScheduler;
 use crate::limits::ServerLimits;
@@ -64,6 +64,11 @@ impl SteadRegistry {
             let (metrics, scheduler) = (Arc::clone(&self.metrics), Arc::clone(&self.scheduler));
             LiveStead::with_shared(stead, self.limits, metrics, scheduler).with_results(self.results)
         })
+    }
+
+    /// Ends the thread of an identity: see [`LiveSteads::end_thread`].
+    pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
+        self.live.end_thread(identity)
     }
 
     /// Whether an agent has access: see [`LiveSteads::has_access`].

@@ -19,7 +19,7 @@ pub use audit::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, verify_archive,
 };
-pub use database::{Database, DatabaseOptions};
+pub use database::{Database, DatabaseOptions, StateOwner};
 pub use durability::Durability;
 pub use host_path::{resolve_existing_prefix, resolve_symlinks};
 pub use memory::MemoryStore;

@@ -19,6 +19,7 @@ mod lazy_store;
 pub mod live_steads;
 mod old_layout;
 mod operations;
+mod server_lock;
 mod snapshots;
 mod stead;
 mod stores;
@@ -37,9 +38,13 @@ pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::live_steads::{LiveEntry, LiveSteads};
 pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
 pub use crate::operations::OperationsOf;
+pub use crate::server_lock::{DatabaseInUse, ServerLock};
 pub use crate::stead::{Stead, SteadBuilder, SteadOwner};
 pub use crate::stores::{GcReport, Stores};
-pub use crate::threads::{DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads};
+pub use crate::threads::{
+    ArchiveDestination, ArchivedThread, DestroyedThread, Swept, ThreadDetails, ThreadWorkspace, Threads,
+    generate_thread_name,
+};
 pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as VfsError;

@@ -17,6 +17,7 @@ use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, Worksp
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
+use crate::threads::DestroyedThread;
 
 /// How long an entry stays that nobody uses.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -67,7 +68,7 @@ struct Withdrawal {
     config: Config,
     /// The agents that have no access until the new configuration is in use.
     agents: BTreeSet<String>,
-    /// The organizations whose agents have none until then, because something in their records has changed.
+    /// The organizations whose agents have none until then, because something other than their records has changed.
     organizations: BTreeSet<String>,
 }
 
@@ -389,6 +390,21 @@ impl<T: LiveEntry> LiveSteads<T> {
         drop(evicted);
     }
 
+    /// Ends the thread of an identity, with its entry: see [`Threads::destroy`](crate::Threads::destroy). Whoever still has the
+    /// entry is told at the next call that the thread has ended. If the thread can't end now, the entry is gone all the same,
+    /// and the call can be repeated.
+    pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
+        let Some(key) = ThreadKey::of(identity) else { return Ok(None) };
+        let (stores, slot) = {
+            let mut state = self.state.lock();
+            let is_open = state.slots.get(identity).is_some_and(|slot| slot.live.is_some());
+            (Arc::clone(&state.stores), is_open.then(|| state.slots.remove(identity)))
+        };
+        // Without the lock: dropping a stead may close files.
+        drop(slot);
+        stores.threads().destroy(&key)
+    }
+
     /// Ends the threads whose idle time-out has passed, and finishes what a process that died had begun to remove. Cheap when
     /// nothing is due. Returns the threads that could not be ended, each with the reason.
     pub fn sweep_threads(&self) -> Result<Vec<(ThreadKey, Error)>> {
@@ -483,10 +499,13 @@ fn organization_id(agent: &str) -> Option<&str> {
     agent.split_once('/').map(|(organization, _)| organization)
 }
 
-/// The organizations of `old` that `new` doesn't have as they are.
+/// The organizations of `old` that `new` doesn't have as they are. Other records don't count: what they take away is refused
+/// at each access already.
 fn changed_organizations(old: &Config, new: &Config) -> BTreeSet<String> {
     let stores_changed = old.stores != new.stores || old.database != new.database;
-    let is_changed = |config: &&OrganizationConfig| stores_changed || !new.organizations.contains(config);
+    let is_changed = |config: &&OrganizationConfig| {
+        stores_changed || !(new.organizations.contains(config) || old.follows_records_of(config, new))
+    };
     let changed = old.organizations.iter().filter(is_changed);
     changed.map(|config| config.organization.id().to_owned()).collect()
 }

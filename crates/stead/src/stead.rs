@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::organization::Folders;
 use stead_core::store::{NodePath, Parents, QuotaLimits, StoreKind, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, CurrentRights, IntoPath, Limits, LostUpdates, PointInTime};
+use stead_core::vfs::{CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime, State};
 use stead_core::{
     AccessScope, AuditFacts, AuditLog, AuditOutcome, Barrier, CallMonitor, Clock, ErrorKind, Identity, Mount,
     Vfs, VfsPath, Workspace,
@@ -30,7 +31,7 @@ use crate::transfer::{
 };
 
 /// The name of Stead itself, where it acts without being asked by an agent or a person.
-pub(crate) const SYSTEM_IDENTITY: &str = "system";
+pub(crate) const SYSTEM_IDENTITY: &str = stead_core::identity::SYSTEM_AGENT;
 
 /// Everything that one agent can reach.
 ///
@@ -81,6 +82,7 @@ impl Stead {
         SteadBuilder {
             identity: Identity::agent(agent),
             workspaces: Vec::new(),
+            state: None,
             first_error: None,
             clock: None,
             limits: Limits::default(),
@@ -177,6 +179,10 @@ impl Stead {
             }
             builder = builder.add_workspace(build_workspace(workspace, mount, &barriers)?);
         }
+        if agent_config.state {
+            let store = stores.state_store(agent, lease.as_deref().map(SteadLease::thread));
+            builder = builder.state(store);
+        }
         if let Some(lease) = lease {
             builder.lease = Some(lease);
         }
@@ -210,6 +216,24 @@ impl Stead {
     /// The door to this stead's files: every file operation goes through it.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
+    }
+
+    /// The stead's State: key-value pairs of its own that no path leads to; `None` if it has none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stead::{MemoryStore, Stead};
+    /// use stead::vfs::state::SetOptions;
+    ///
+    /// let stead = Stead::builder("coder").state(&Arc::new(MemoryStore::new())).build()?;
+    /// let state = stead.state().expect("it was given one");
+    /// let first = state.set("count", "1", &SetOptions::new())?;
+    /// state.set("count", "2", &SetOptions::new().if_match(first.version_tag))?;
+    /// assert_eq!(state.get("count")?.expect("it was set").value, "2");
+    /// # Ok::<(), stead::Error>(())
+    /// ```
+    pub fn state(&self) -> Option<State> {
+        self.vfs.state()
     }
 
     /// This stead with the `Vfs` of a single call, so that an approval given for that call holds in it alone.
@@ -314,15 +338,27 @@ impl Stead {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
-        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.host_locations.contains_host_path(path, &from)
-        {
-            let escaped = escaped_path(path);
-            return Err(Error::Invalid(format!(
-                "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
-            )));
+        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination {
+            self.check_export_destination(path, &from)?;
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, observer)
+    }
+
+    /// Fails if a host path is inside what would be exported to it.
+    pub(crate) fn check_export_destination(&self, destination: &Path, from: &VfsPath) -> Result<()> {
+        if !self.host_locations.contains_host_path(destination, from) {
+            return Ok(());
+        }
+        let escaped = escaped_path(destination);
+        Err(Error::Invalid(format!(
+            "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
+        )))
+    }
+
+    /// Counts as a call that runs in the stead's thread until the guard is dropped, so that no idle time-out ends the thread.
+    /// For a surface that serves the stead for as long as its process lives. `None` if the stead isn't a thread's.
+    pub fn keep_in_use(&self) -> Result<Option<InUse>> {
+        Ok(self.vfs.lease().map(|lease| Arc::clone(lease).begin()).transpose()?)
     }
 }
 
@@ -388,7 +424,7 @@ fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBar
     if let Some(title) = &config.title {
         workspace = workspace.with_title(title.as_str());
     }
-    let workspace = workspace.with_approval_policy(config.ask);
+    let workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
     let mut scratch = config.scratch.clone();
     // A snapshot must not keep the files of threads.
     let own_barriers = barriers.iter().filter(|barrier| barrier.workspace == config.prefix);
@@ -400,7 +436,7 @@ fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBar
 
 /// A glob that matches exactly this path.
 fn escape_glob(path: &str) -> String {
-    let is_special = |character: char| matches!(character, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\');
+    let is_special = |character: char| matches!(character, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
     path.chars().fold(String::new(), |mut glob, character| {
         if is_special(character) {
             glob.extend(['[', character, ']']);
@@ -416,6 +452,7 @@ fn escape_glob(path: &str) -> String {
 pub struct SteadBuilder {
     identity: Identity,
     pub(crate) workspaces: Vec<Workspace>,
+    state: Option<Mount>,
     /// The first error of a builder method; [`SteadBuilder::build`] returns it.
     first_error: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
@@ -446,6 +483,11 @@ impl SteadBuilder {
     pub fn add_workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
+    }
+
+    /// Gives the stead a State, which is kept in this Mount. No Workspace may show the Mount.
+    pub fn state(self, mount: impl Into<Mount>) -> Self {
+        SteadBuilder { state: Some(mount.into()), ..self }
     }
 
     /// Sets the thread that the agent works in.
@@ -502,6 +544,9 @@ impl SteadBuilder {
         let id = stead_id(&self.identity);
         let builder = Vfs::builder(self.identity).stead(id).limits(self.limits).quota(self.quota);
         let mut builder = builder.lost_updates(self.lost_updates);
+        if let Some(mount) = self.state {
+            builder = builder.state(mount);
+        }
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
         }

@@ -6,6 +6,7 @@ use stead::{Config, Tokens};
 use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
 use super::demo::{Demo, DemoKind};
+use super::server_lock;
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -74,6 +75,7 @@ fn serve(
     on_ready: impl FnOnce(String),
 ) -> CommandResult {
     let _telemetry = Telemetry::init()?;
+    let _lock = server_lock::take(config)?;
     let steads = Arc::new(SteadRegistry::of(config, ServerLimits::default()).with_results(result_format));
     stead_server::run_http(listen, &steads, options, |address| on_ready(format!("http://{address}/mcp")))?;
     Ok(Exit::OK)

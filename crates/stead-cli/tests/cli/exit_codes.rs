@@ -54,6 +54,8 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("snapshot", vec![], Agent),
         ("snapshots", vec![], Agent),
         ("stat", vec!["{}"], Agent),
+        ("state", vec!["list"], Agent),
+        ("threads", vec!["list"], Agent),
         ("token", vec!["create"], Agent),
         ("tools", vec![], Agent),
         ("tree", vec!["{}"], Agent),

@@ -78,6 +78,8 @@ kind = "physical"
 path = "site"
 [stores.notes]
 kind = "virtual"
+[agents.ann.state]
+enabled = true
 [[agents.ann.workspaces]]
 prefix = "/site"
 scope = "rw"
@@ -142,6 +144,12 @@ fn real_output_is_what_the_schema_describes() {
     check("cat", &["cat", "--lines", "1:2", "/notes/a.md"]);
     check("cat", &["cat", "--bytes", "--limit", "2", "/notes/a.md"]);
     check("grep", &["grep", "-C", "1", "2", "/notes"]);
+    check("state set", &["state", "set", "jobs/next", "1"]);
+    check("state set", &["state", "set", "lock", "{}", "--expires-in", "2h", "--create-only"]);
+    check("state get", &["state", "get", "lock"]);
+    check("state list", &["state", "list", "--limit", "1"]);
+    check("state delete", &["state", "delete", "lock"]);
+    check("(any)", &["state", "get", "none"]);
     check("snapshot", &["snapshot", "--label", "first"]);
     check("snapshots", &["snapshots"]);
     check("rm", &["rm", "/notes/c.md"]);

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::common::{TestDir, WORKSPACES, eventually};
 use super::torture::mapping;
@@ -302,4 +304,26 @@ fn changes_by_others_in_a_workspace_that_was_empty_are_seen() {
         eventually(|| !mount.path("v/mine").exists()),
         "the kernel has to drop the removed file from its cache"
     );
+}
+
+/// A file that others change is read past the kernel's pages, but a mapping fills them. They stayed, and later readers got
+/// them.
+#[test]
+fn what_a_mapping_has_shown_of_a_file_that_the_host_changes_is_not_shown_later() {
+    let dir = TestDir::new();
+    let mount = dir.mount();
+    let (on_host, on_mount) = (dir.path("project/shared"), mount.path("p/shared"));
+    let write_on_host = |byte: u8| {
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&on_host).unwrap();
+        file.write_all_at(&[byte; 4096], 0).unwrap();
+    };
+    write_on_host(b'1');
+    assert_eq!(fs::read(&on_mount).unwrap(), [b'1'; 4096]);
+    write_on_host(b'2');
+    assert_eq!(mapping::read(&fs::File::open(&on_mount).unwrap()), [b'2'; 4096]);
+    write_on_host(b'3');
+    assert_eq!(fs::read(&on_mount).unwrap(), [b'3'; 4096]);
+    // From then on the file doesn't count as one that others change.
+    std::thread::sleep(Duration::from_millis(2_200));
+    assert_eq!(fs::read(&on_mount).unwrap(), [b'3'; 4096], "the kernel has kept an old page");
 }

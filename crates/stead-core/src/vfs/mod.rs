@@ -49,6 +49,7 @@ mod redirect;
 mod resolve;
 mod search;
 mod single_record;
+pub mod state;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,7 @@ pub use redirect::{RedirectKind, Redirects, SymlinkRule};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
+pub use state::State;
 pub use thread_lease::{InUse, ThreadLease};
 pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
@@ -85,7 +87,7 @@ use std::sync::Arc;
 
 use crate::audit::AuditLog;
 use crate::audit_facts::AuditFacts;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::error::Result;
 use crate::identity::{Identity, OperationId};
 use crate::monitor::CallMonitor;
@@ -96,7 +98,7 @@ use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
 use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
-use crate::workspace::Workspace;
+use crate::workspace::{Mount, Workspace};
 
 /// Rights that may change while a `Vfs` is in use, such as those of an organization's agent.
 pub trait CurrentRights: fmt::Debug + Send + Sync {
@@ -174,6 +176,9 @@ struct VfsShared {
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
     feed_echoes: feed_echoes::FeedEchoes,
+    state_sweeps: state::NamespaceSweeps,
+    /// The time by which keys of the State have expired, in a view of the past; `None` for the present time.
+    state_time: Option<Timestamp>,
 }
 
 /// Builds a [`Vfs`].
@@ -182,6 +187,7 @@ pub struct VfsBuilder {
     stead: Option<Arc<str>>,
     identity: Identity,
     workspaces: Vec<Arc<Workspace>>,
+    state: Option<Arc<Workspace>>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
@@ -198,6 +204,11 @@ impl VfsBuilder {
     pub fn workspace(mut self, workspace: impl Into<Arc<Workspace>>) -> Self {
         self.workspaces.push(workspace.into());
         self
+    }
+
+    /// Gives the stead a State, which is kept in this Mount: see [`State`]. No other Workspace may show the Mount.
+    pub fn state(self, mount: impl Into<Mount>) -> Self {
+        VfsBuilder { state: Some(Arc::new(state::workspace(mount.into()))), ..self }
     }
 
     /// Sets the id of the stead that this `Vfs` belongs to. Audit records name it.
@@ -253,7 +264,7 @@ impl VfsBuilder {
 
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
-        let router = Router::new(self.workspaces)?;
+        let router = Router::new(self.workspaces)?.with_state(self.state);
         let shared = VfsShared {
             quotas: quota::QuotaTable::new(&router, self.quota),
             router,
@@ -272,6 +283,8 @@ impl VfsBuilder {
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
             feed_echoes: feed_echoes::FeedEchoes::default(),
+            state_sweeps: state::NamespaceSweeps::default(),
+            state_time: None,
         };
         Ok(Vfs {
             shared: Arc::new(shared),
@@ -295,6 +308,7 @@ impl Vfs {
             stead: None,
             identity,
             workspaces: Vec::new(),
+            state: None,
             clock: Arc::new(SystemClock),
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
@@ -381,11 +395,13 @@ impl Vfs {
 impl Vfs {
     /// Returns a `Vfs` with these Workspaces instead. Its read set, open files and draft reservations start empty.
     pub fn with_workspaces(&self, workspaces: Vec<Arc<Workspace>>) -> Result<Vfs, DuplicatePrefix> {
-        Ok(self.with_router(Router::new(workspaces)?))
+        let router = Router::new(workspaces)?.with_state(self.shared.router.state().cloned());
+        Ok(self.with_router(router, self.shared.state_time))
     }
 
-    /// Like `with_workspaces`, with a router that is built already.
-    fn with_router(&self, router: Router) -> Vfs {
+    /// Like `with_workspaces`, with a router that is built already. `state_time` is the time by which keys of the State
+    /// have expired; `None` for the present time.
+    fn with_router(&self, router: Router, state_time: Option<Timestamp>) -> Vfs {
         let VfsShared {
             stead,
             identity,
@@ -418,6 +434,8 @@ impl Vfs {
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
             feed_echoes: feed_echoes::FeedEchoes::default(),
+            state_sweeps: state::NamespaceSweeps::default(),
+            state_time,
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

@@ -25,7 +25,16 @@ const NODE_BITS: u32 = 48;
 const SEQUENTIAL_BIT: u64 = 1 << 63;
 
 /// How long a file counts as changed elsewhere after a change by others or a direct write.
-const SHARED_WINDOW: Duration = Duration::from_secs(2);
+pub(crate) const SHARED_WINDOW: Duration = Duration::from_secs(2);
+
+/// What is known about a file when a mount opens it for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstSight {
+    /// No program of the host is changing it.
+    Settled,
+    /// A program of the host may be changing it.
+    Unsettled,
+}
 
 /// What an inode number stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,6 +75,8 @@ struct Inode {
     pages: Arc<PageCache>,
     /// When it was last changed by others, or by a direct write.
     changed_elsewhere_at: Option<Instant>,
+    /// Whether the kernel may have read content while others were changing it.
+    is_unsettled: bool,
     /// The state of a directory when the kernel last got its listing, and when that was.
     listed: Option<(DirectoryState, Instant)>,
 }
@@ -88,8 +99,24 @@ impl Inode {
             cached_tag: None,
             pages: Arc::default(),
             changed_elsewhere_at: None,
+            is_unsettled: false,
             listed: None,
         }
+    }
+}
+
+impl Inode {
+    fn note_changed_elsewhere(&mut self) {
+        self.changed_elsewhere_at = Some(Instant::now());
+        self.is_unsettled = true;
+    }
+
+    fn was_changed_elsewhere(&self) -> bool {
+        self.changed_elsewhere_at.is_some_and(|changed_at| changed_at.elapsed() < SHARED_WINDOW)
+    }
+
+    fn must_settle(&self) -> bool {
+        self.is_unsettled && !self.was_changed_elsewhere()
     }
 }
 
@@ -327,12 +354,25 @@ impl Inodes {
         })
     }
 
-    /// Records that the kernel has dropped its content of a file that was changed elsewhere; the file's version is
-    /// `tag`.
-    pub(crate) fn note_changed_elsewhere(&self, ino: u64, tag: VersionTag) {
+    /// Whether others have changed a file, but not within `SHARED_WINDOW`, and the kernel may still have content that it
+    /// read meanwhile.
+    ///
+    /// The version doesn't tell whether that content is current. A host sets the times of a file before it copies what a
+    /// program writes, so a read in between returns the old content with the new version. And a write to the file by a
+    /// program of the host can fall into the same instant as a commit of this mount, and have the same version.
+    pub(crate) fn must_settle(&self, ino: u64) -> bool {
+        self.0.lock().inodes.get(&ino).is_some_and(Inode::must_settle)
+    }
+
+    /// Records that the kernel has dropped its content of a file; the file's version is `tag`. If the kernel had content
+    /// of another version, the file was changed elsewhere.
+    pub(crate) fn note_dropped(&self, ino: u64, tag: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.cached_tag = Some(tag);
-            inode.changed_elsewhere_at = Some(Instant::now());
+            if inode.cached_tag.replace(tag) != Some(tag) {
+                inode.note_changed_elsewhere();
+            } else if inode.must_settle() {
+                inode.is_unsettled = false;
+            }
         }
     }
 
@@ -346,8 +386,7 @@ impl Inodes {
     /// Whether a file was changed by others, or by a direct write, within `SHARED_WINDOW`.
     pub(crate) fn was_changed_elsewhere(&self, ino: u64) -> bool {
         let table = self.0.lock();
-        let changed_at = table.inodes.get(&ino).and_then(|inode| inode.changed_elsewhere_at);
-        changed_at.is_some_and(|changed_at| changed_at.elapsed() < SHARED_WINDOW)
+        table.inodes.get(&ino).is_some_and(Inode::was_changed_elsewhere)
     }
 
     /// What the kernel may have cached of a file's content.
@@ -379,13 +418,14 @@ impl Inodes {
     }
 
     /// Sets the version whose content the kernel may cache from now on; call it only if the kernel has no content of
-    /// the file yet. Returns whether the version was the same before.
-    pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag) -> bool {
+    /// the file yet. `first_sight` counts if this mount has not opened the file before. Returns whether the version was
+    /// the same before.
+    pub(crate) fn set_cached_tag(&self, ino: u64, tag: VersionTag, first_sight: FirstSight) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
         let before = inode.cached_tag.replace(tag);
-        if before.is_some_and(|before| before != tag) {
-            inode.changed_elsewhere_at = Some(Instant::now());
+        if before.map_or(first_sight == FirstSight::Unsettled, |before| before != tag) {
+            inode.note_changed_elsewhere();
         }
         before == Some(tag)
     }
@@ -710,7 +750,7 @@ mod tests {
     fn a_number_that_the_kernel_still_knows_is_not_reused() {
         let inodes = top();
         let first = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 1), true);
-        assert!(!inodes.set_cached_tag(first, VersionTag(1)));
+        assert!(!inodes.set_cached_tag(first, VersionTag(1), FirstSight::Settled));
         let second = inodes.record_found(ROOT_INO, &name("f"), &file_created_at("/f", 2), true);
         assert_eq!(inodes.forget(second, 1), [(0, NodeId(10))]);
         // A program still has the first one open, and the kernel has its content.
@@ -780,10 +820,10 @@ mod tests {
     fn content_of_another_version_than_the_kernel_has_is_stale() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
-        assert!(!inodes.set_cached_tag(a, VersionTag(1)));
-        assert!(inodes.set_cached_tag(a, VersionTag(1)));
+        assert!(!inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled));
+        assert!(inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled));
         assert!(!inodes.is_stale(a, VersionTag(1)) && inodes.is_stale(a, VersionTag(2)));
-        assert!(!inodes.set_cached_tag(a, VersionTag(2)));
+        assert!(!inodes.set_cached_tag(a, VersionTag(2), FirstSight::Settled));
         assert!(!inodes.is_stale(a, VersionTag(2)));
         inodes.advance_cached_tag(a, Some(VersionTag(2)), VersionTag(3));
         assert!(!inodes.is_stale(a, VersionTag(3)));
@@ -792,11 +832,54 @@ mod tests {
     }
 
     #[test]
+    fn content_is_dropped_once_more_some_time_after_others_changed_the_file() {
+        let inodes = top();
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let let_time_pass = || {
+            let mut table = inodes.0.lock();
+            let inode = table.inodes.get_mut(&a).unwrap();
+            inode.changed_elsewhere_at = inode.changed_elsewhere_at.map(|at| at - SHARED_WINDOW);
+        };
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled);
+        assert!(!inodes.must_settle(a), "only this mount has used it");
+        inodes.note_dropped(a, VersionTag(2));
+        assert!(
+            inodes.was_changed_elsewhere(a) && !inodes.must_settle(a),
+            "readers bypass the kernel's pages"
+        );
+        inodes.note_dropped(a, VersionTag(2));
+        let_time_pass();
+        assert!(!inodes.was_changed_elsewhere(a) && inodes.must_settle(a));
+        inodes.advance_cached_tag(a, Some(VersionTag(2)), VersionTag(3));
+        assert!(inodes.must_settle(a), "a commit drops nothing");
+        inodes.note_dropped(a, VersionTag(3));
+        assert!(!inodes.must_settle(a) && !inodes.was_changed_elsewhere(a), "once is enough");
+        inodes.note_direct_write(a);
+        let_time_pass();
+        assert!(
+            !inodes.must_settle(a),
+            "the kernel has dropped its pages before each direct write was answered"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_new_to_the_mount_may_be_in_use_by_others() {
+        let inodes = top();
+        let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Unsettled);
+        inodes.set_cached_tag(b, VersionTag(1), FirstSight::Settled);
+        assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));
+        inodes.set_cached_tag(b, VersionTag(1), FirstSight::Unsettled);
+        assert!(!inodes.was_changed_elsewhere(b), "the mount has made that version");
+    }
+
+    #[test]
     fn a_file_counts_as_changed_elsewhere_for_a_while_after_a_direct_write() {
         let inodes = top();
         let a = inodes.record_found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.record_found(ROOT_INO, &name("b"), &node("/b", 11), true);
-        inodes.set_cached_tag(a, VersionTag(1));
+        inodes.set_cached_tag(a, VersionTag(1), FirstSight::Settled);
         assert!(!inodes.was_changed_elsewhere(a));
         inodes.note_direct_write(a);
         assert!(inodes.was_changed_elsewhere(a) && !inodes.was_changed_elsewhere(b));

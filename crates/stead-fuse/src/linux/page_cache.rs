@@ -49,6 +49,12 @@ impl PageCache {
         }
     }
 
+    /// Call it before something is read through a handle for direct I/O: the file may be mapped through it, and the
+    /// kernel doesn't say which reads fill its pages.
+    pub(crate) fn note_direct_read(&self) {
+        self.has_pages.store(true, Ordering::SeqCst);
+    }
+
     /// Call it after a range was written that the kernel has in its pages. Returns whether the kernel has to drop them
     /// again.
     pub(crate) fn note_write(&self, range: &Range<u64>) -> bool {
@@ -176,6 +182,15 @@ mod tests {
         drop(cache.begin_invalidation(ConcurrentWrites::Possible));
         cache.note_read(0..4096);
         assert!(!cache.note_write(&(4_096..5_000)), "another page");
+    }
+
+    #[test]
+    fn a_direct_read_may_fill_pages() {
+        let cache = PageCache::default();
+        drop(cache.begin_invalidation(ConcurrentWrites::Possible));
+        assert!(!cache.has_pages());
+        cache.note_direct_read();
+        assert!(cache.has_pages());
     }
 
     #[test]

@@ -295,7 +295,9 @@ impl Filesystem for FuseServer {
         reply: ReplyData,
     ) {
         let Some(open) = self.adapter.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
-        if !open.is_direct {
+        if open.is_direct {
+            open.pages.note_direct_read();
+        } else {
             open.pages.note_read(offset..offset.saturating_add(size.into()));
         }
         READ_BUFFER.with_borrow_mut(|buffer| {

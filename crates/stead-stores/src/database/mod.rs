@@ -25,6 +25,7 @@ pub(crate) mod reserve;
 mod revision_file;
 pub(crate) mod schema;
 mod shm_vfs;
+mod state_volume;
 mod verify;
 mod wal_file;
 mod writer_lock;
@@ -32,6 +33,7 @@ mod writer_lock;
 pub use maintenance::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
+pub use state_volume::StateOwner;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -30,8 +30,8 @@ const STEP_SIZE: u64 = 16 << 10;
 /// The reserve of one database.
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
-    database: PathBuf,
     path: PathBuf,
+    wal: PathBuf,
     loan: Mutex<ReserveLoan>,
     /// Whether the host reported that there is no space. A disk quota doesn't show in the free space.
     no_space_reported: AtomicBool,
@@ -52,8 +52,8 @@ impl DiskReserve {
     /// The reserve of the database at that path.
     pub(crate) fn of(database: &Path) -> Self {
         DiskReserve {
-            database: database.to_owned(),
             path: beside(database, SUFFIX),
+            wal: wal_file::path_of(database),
             loan: Mutex::default(),
             no_space_reported: AtomicBool::new(false),
         }
@@ -86,7 +86,7 @@ impl DiskReserve {
     /// log into the database before it truncates it: if it runs out of space half way, it has used space and freed
     /// none.
     pub(crate) fn has_room_for_log(&self, more: u64) -> bool {
-        self.free_bytes() >= wal_file::length_of(&self.database).saturating_add(more)
+        self.free_bytes() >= wal_file::length(&self.wal).saturating_add(more)
     }
 
     fn free_bytes(&self) -> u64 {

@@ -417,7 +417,7 @@ BEGIN SELECT raise(ABORT, 'audit records can only be added'); END;
 -- base's together; so are capture volumes, whose files are the host's.
 CREATE VIEW file(namespace, key, size, modified) AS
 WITH RECURSIVE directory(volume, node, path) AS (
-  SELECT id, root, '' FROM volume WHERE base IS NULL AND (namespace LIKE '[%' OR thread IS NOT NULL)
+  SELECT id, root, '' FROM volume WHERE base IS NULL AND (namespace LIKE '[%' OR namespace LIKE '{"thread"%')
   UNION ALL
   SELECT e.volume, e.node, d.path || CAST(e.name AS TEXT) || '/'
   FROM directory d JOIN entry e ON e.volume = d.volume AND e.parent = d.node

@@ -29,7 +29,12 @@ pub(super) fn path_of(database: &Path) -> PathBuf {
 
 /// The length of the write-ahead log of a database; 0 if there is none.
 pub(super) fn length_of(database: &Path) -> u64 {
-    path_of(database).metadata().map_or(0, |log| log.len())
+    length(&path_of(database))
+}
+
+/// The length of the write-ahead log at this path; 0 if there is none.
+pub(super) fn length(log: &Path) -> u64 {
+    log.metadata().map_or(0, |log| log.len())
 }
 
 impl WalFile {

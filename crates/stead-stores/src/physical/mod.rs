@@ -41,6 +41,8 @@ mod confine;
 mod draft;
 mod fault_point;
 #[cfg(target_os = "linux")]
+mod foreign_writes;
+#[cfg(target_os = "linux")]
 mod history;
 #[cfg(target_os = "linux")]
 mod host;

@@ -396,9 +396,12 @@ impl PhysicalChange<'_> {
         if host::stat(&file).map_err(errno_to_store_error)?.ino != existing.ino {
             return Err(StoreError::Conflict);
         }
-        self.set_attributes(&file, &existing, &slot, mode, modified)?;
+        let foreign_writes = self.set_attributes(&file, &existing, &slot, mode, modified)?;
         self.schedule_file_sync(file)?;
-        Ok(StepOutcome { before: Some(existing.tag()), ..self.outcome(&slot, false)? })
+        let outcome = StepOutcome { before: Some(existing.tag()), ..self.outcome(&slot, false)? };
+        // The times of a directory change with its entries, which are not its content.
+        let attr = if existing.is_dir() { outcome.attr } else { Some(foreign_writes.attr()) };
+        Ok(StepOutcome { attr, ..outcome })
     }
 }
 

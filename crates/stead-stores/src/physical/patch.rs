@@ -14,6 +14,7 @@ use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::fault_point::FaultPoint;
+use super::foreign_writes::ForeignWrites;
 use super::host::{
     self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, errno_to_store_error, io_to_store_error,
 };
@@ -38,15 +39,6 @@ pub(super) struct WritePlan<'a> {
     /// The length of the file afterwards.
     pub(super) length: u64,
     pub(super) source: WriteSource<'a>,
-}
-
-/// Where a write has landed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WriteLanding {
-    /// Everything is at the planned offsets.
-    AsPlanned,
-    /// Another program has appended first, so this append lies further on.
-    AfterForeignAppend,
 }
 
 /// A range of the source, and the offset in the file that it is written to.
@@ -172,53 +164,63 @@ impl WritePlan<'_> {
     }
 
     /// Writes everything. The part at the end is appended (`O_APPEND`), so that it doesn't overwrite what another
-    /// program appends at the same time.
+    /// program appends at the same time. Tells `foreign_writes` of what other programs write meanwhile.
     pub(super) fn write(
         &self,
         file: &File,
         stat: &HostStat,
         after: ModeAndTime,
         fault_point: &FaultPoint,
-    ) -> StoreResult<WriteLanding> {
+        foreign_writes: &mut ForeignWrites,
+    ) -> StoreResult<()> {
         if after.mode != stat.mode {
             fault_point.pass("mode")?;
+            foreign_writes.before_action(file).map_err(errno_to_store_error)?;
             match host::set_mode(file, after.mode) {
                 // The file is another user's: when it is written to, the kernel itself removes the set-user-id bit.
                 Err(Errno::PERM) if after.mode == stat.mode & GRANTABLE_MODE_BITS => {}
                 result => result.map_err(errno_to_store_error)?,
             }
+            foreign_writes.after_mode(file).map_err(errno_to_store_error)?;
         }
         let mut length = stat.size;
         if self.kept_length < length {
             fault_point.pass("cut")?;
+            foreign_writes.before_action(file).map_err(errno_to_store_error)?;
             file.set_len(self.kept_length).map_err(io_to_store_error)?;
+            foreign_writes.after_write(file).map_err(errno_to_store_error)?;
             length = self.kept_length;
         }
         let append_offset = self.append_extent(stat).map(|extent| extent.to);
-        let mut landed = WriteLanding::AsPlanned;
         self.each_piece(|offset, bytes| {
             fault_point.pass("patch")?;
+            foreign_writes.before_action(file).map_err(errno_to_store_error)?;
             if append_offset.is_none_or(|append_offset| offset < append_offset) {
-                return file.write_all_at(bytes, offset).map_err(io_to_store_error);
+                file.write_all_at(bytes, offset).map_err(io_to_store_error)?;
+            } else {
+                if append_offset == Some(offset) {
+                    host::set_appending(file).map_err(errno_to_store_error)?;
+                }
+                let (mut end, planned) = (file, offset + bytes.len() as u64);
+                end.write_all(bytes).map_err(io_to_store_error)?;
+                if end.stream_position().map_err(io_to_store_error)? != planned {
+                    // Another program has appended first, so this append lies further on.
+                    foreign_writes.notice();
+                }
             }
-            if append_offset == Some(offset) {
-                host::set_appending(file).map_err(errno_to_store_error)?;
-            }
-            let (mut end, planned) = (file, offset + bytes.len() as u64);
-            end.write_all(bytes).map_err(io_to_store_error)?;
-            if end.stream_position().map_err(io_to_store_error)? != planned {
-                landed = WriteLanding::AfterForeignAppend;
-            }
-            Ok(())
+            foreign_writes.after_write(file).map_err(errno_to_store_error)
         })?;
         let end = self.extents.iter().map(|extent| extent.to + extent.length).max().unwrap_or(0);
         if length.max(end) != self.length {
             fault_point.pass("length")?;
+            foreign_writes.before_action(file).map_err(errno_to_store_error)?;
             file.set_len(self.length).map_err(io_to_store_error)?;
+            foreign_writes.after_write(file).map_err(errno_to_store_error)?;
         }
         fault_point.pass("time")?;
+        foreign_writes.before_action(file).map_err(errno_to_store_error)?;
         host::set_modified(file, after.modified).map_err(errno_to_store_error)?;
-        Ok(landed)
+        foreign_writes.after_time(file, after.modified).map_err(errno_to_store_error)
     }
 
     fn each_piece(&self, mut visit: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {

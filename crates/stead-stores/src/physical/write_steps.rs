@@ -6,15 +6,16 @@ use std::os::unix::fs::FileExt;
 
 use stead_core::store::{
     Content, NodeKind, NodePath, Parents, Precondition, PutOptions, StepOutcome, StoreError, StoreResult,
-    VersionTag, check_symlink_target,
+    check_symlink_target,
 };
 use stead_core::{Edit, MAX_EDIT_SIZE};
 
 use super::change::PhysicalChange;
 use super::draft::DraftContent;
+use super::foreign_writes::ForeignWrites;
 use super::host::{self, GRANTABLE_MODE_BITS, HostStat, OpenMode, errno_to_store_error, io_to_store_error};
 use super::owner_access;
-use super::patch::{ModeAndTime, WriteExtent, WriteLanding, WritePlan, WriteSource};
+use super::patch::{ModeAndTime, WriteExtent, WritePlan, WriteSource};
 use super::read::read_all;
 use super::slot::{HostSlot, LookupPurpose, open_regular};
 use super::staging_area::{TempEntry, TempFile};
@@ -321,12 +322,10 @@ impl PhysicalChange<'_> {
     ) -> StoreResult<StepOutcome> {
         let (file, stat) = open_to_write(slot, open_mode)?;
         options.expect.check(Some(stat.tag()))?;
-        // Whether no other program has changed the file at the same time.
-        let mut no_foreign_write = true;
-        match plan(&stat)? {
+        let foreign_writes = match plan(&stat)? {
             None => {
                 let mode = options.mode.map(|mode| mode & GRANTABLE_MODE_BITS);
-                self.set_attributes(&file, &stat, slot, mode, options.modified)?;
+                self.set_attributes(&file, &stat, slot, mode, options.modified)?
             }
             Some(plan) => {
                 // New content never inherits the set-user-id and set-group-id bits.
@@ -349,29 +348,24 @@ impl PhysicalChange<'_> {
                 {
                     return Err(StoreError::Conflict);
                 }
-                let mut landed = WriteLanding::AsPlanned;
+                let mut foreign_writes = ForeignWrites::since(&stat);
                 self.perform_non_atomic(UndoRecord::Patched { at: slot.path().to_vec(), patch }, |change| {
-                    landed = plan.write(&file, &stat, attributes, &change.staging.fault_point)?;
-                    Ok(())
+                    let fault_point = &change.staging.fault_point;
+                    plan.write(&file, &stat, attributes, fault_point, &mut foreign_writes)
                 })?;
-                let current = host::stat(&file).map_err(errno_to_store_error)?;
-                no_foreign_write = landed == WriteLanding::AsPlanned
-                    && (current.size, current.modified) == (plan.length, attributes.modified);
+                if foreign_writes.size() != plan.length {
+                    foreign_writes.notice();
+                }
+                foreign_writes
             }
-        }
-        let current = host::stat(&file).map_err(errno_to_store_error)?;
+        };
         self.schedule_file_sync(file)?;
-        self.store.node_path_table.remember(current.ino, slot.path());
-        let mut attr = current.attr();
-        if !no_foreign_write {
-            // The file also holds what another program wrote, which the caller has not seen. So its tag matches
-            // nothing, and a change that uses it as its precondition is refused.
-            attr.tag = VersionTag(fastrand::u128(..));
-        }
-        Ok(StepOutcome { attr: Some(attr), before: Some(stat.tag()), ..StepOutcome::default() })
+        self.store.node_path_table.remember(stat.ino, slot.path());
+        let (attr, before) = (Some(foreign_writes.attr()), Some(stat.tag()));
+        Ok(StepOutcome { attr, before, ..StepOutcome::default() })
     }
 
-    /// Sets the mode and modification time of an open file or directory.
+    /// Sets the mode and modification time of an open file or directory. Returns what other programs wrote meanwhile.
     pub(super) fn set_attributes(
         &mut self,
         fd: impl AsFd,
@@ -379,7 +373,8 @@ impl PhysicalChange<'_> {
         slot: &HostSlot,
         mode: Option<u32>,
         modified: Option<stead_core::Timestamp>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<ForeignWrites> {
+        let mut foreign_writes = ForeignWrites::since(stat);
         let after =
             ModeAndTime { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
         let undo_record = UndoRecord::AttributesSet {
@@ -389,17 +384,31 @@ impl PhysicalChange<'_> {
             after,
             is_only_action: !self.is_multi_action(),
         };
+        let fd = fd.as_fd();
+        let set_mode = |mode: u32, foreign_writes: &mut ForeignWrites| {
+            foreign_writes.before_action(fd)?;
+            host::set_mode(fd, mode)?;
+            foreign_writes.after_mode(fd)
+        };
+        let set_modified = |modified: stead_core::Timestamp, foreign_writes: &mut ForeignWrites| {
+            foreign_writes.before_action(fd)?;
+            host::set_modified(fd, modified)?;
+            foreign_writes.after_time(fd, modified)
+        };
         match (mode, modified) {
             (None, None) => Ok(()),
-            (Some(mode), None) => self.perform("mode", undo_record, || host::set_mode(fd, mode)),
-            (None, Some(modified)) => self.perform("time", undo_record, || host::set_modified(fd, modified)),
+            (Some(mode), None) => self.perform("mode", undo_record, || set_mode(mode, &mut foreign_writes)),
+            (None, Some(modified)) => {
+                self.perform("time", undo_record, || set_modified(modified, &mut foreign_writes))
+            }
             (Some(mode), Some(modified)) => self.perform_non_atomic(undo_record, |change| {
                 change.staging.fault_point.pass("mode")?;
-                host::set_mode(fd.as_fd(), mode).map_err(errno_to_store_error)?;
+                set_mode(mode, &mut foreign_writes).map_err(errno_to_store_error)?;
                 change.staging.fault_point.pass("time")?;
-                host::set_modified(fd, modified).map_err(errno_to_store_error)
+                set_modified(modified, &mut foreign_writes).map_err(errno_to_store_error)
             }),
-        }
+        }?;
+        Ok(foreign_writes)
     }
 }
 

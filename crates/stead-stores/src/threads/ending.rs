@@ -17,6 +17,11 @@ pub enum EndWhen {
     Now,
     /// If no one uses it and its idle time-out has passed.
     Idle,
+    /// Now, if no one uses it and no process has taken a lease on it after the one with this epoch.
+    LastLeaseWas {
+        /// The epoch of the lease, [`stead_core::store::LeaseId::epoch`].
+        epoch: i64,
+    },
 }
 
 /// What [`LeaseHolder::begin_ending`] found.
@@ -27,7 +32,8 @@ pub enum Ending {
     Begun(EndingThread),
     /// There is no such thread. That is how it is after it was removed, too.
     Missing,
-    /// A call runs in it in this process, another process has a lease on it, or another caller is removing it.
+    /// A call runs in it in this process, another process has a lease on it or had one after
+    /// [`EndWhen::LastLeaseWas`], or another caller is removing it.
     InUse,
     /// Its idle time-out has not passed.
     NotIdle,
@@ -140,8 +146,10 @@ fn decide(
         }
         let last_used = row.last_used.max(unused_for.map_or(i64::MIN, |unused_for| now - unused_for));
         let is_idle = row.idle_timeout.is_some_and(|timeout| last_used.saturating_add(timeout) <= now);
-        if when == EndWhen::Idle && !is_idle {
-            return Ok(Decision::NotIdle);
+        match when {
+            EndWhen::Idle if !is_idle => return Ok(Decision::NotIdle),
+            EndWhen::LastLeaseWas { epoch } if row.epoch != epoch => return Ok(Decision::InUse),
+            _ => {}
         }
     }
     rows::set_ending(conn, row.id, holder)?;

@@ -79,11 +79,12 @@ pub(super) struct ThreadRow {
     pub(super) last_used: i64,
     pub(super) idle_timeout: Option<i64>,
     pub(super) ending: Option<i64>,
+    pub(super) epoch: i64,
 }
 
 pub(super) fn find(conn: &Connection, key: &ThreadKey) -> Result<Option<ThreadRow>> {
     let mut statement = conn.prepare_cached(
-        "SELECT id, last_used, idle_timeout, ending FROM thread WHERE agent = ?1 AND name = ?2",
+        "SELECT id, last_used, idle_timeout, ending, epoch FROM thread WHERE agent = ?1 AND name = ?2",
     )?;
     let row = statement.query_row([&key.agent, &key.thread], |row| {
         Ok(ThreadRow {
@@ -91,6 +92,7 @@ pub(super) fn find(conn: &Connection, key: &ThreadKey) -> Result<Option<ThreadRo
             last_used: row.get(1)?,
             idle_timeout: row.get(2)?,
             ending: row.get(3)?,
+            epoch: row.get(4)?,
         })
     });
     Ok(row.optional()?)

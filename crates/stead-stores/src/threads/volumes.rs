@@ -11,7 +11,7 @@ use stead_core::{StoreError, StoreResult};
 
 use crate::database::error::{Result, corrupt};
 use crate::database::group_commit::CommitSync;
-use crate::database::{Volume, find_volume, make_volume, namespace_text, volume_store_id};
+use crate::database::{StateOwner, Volume, find_volume, make_volume, namespace_text, volume_store_id};
 use crate::threads::{HeldThread, ThreadKey, rows};
 use crate::virtual_store::VirtualStore;
 
@@ -52,8 +52,17 @@ impl HeldThread {
     ///
     /// [`StoreError::LeaseExpired`] if it has to be made and the lease has expired: call it while a call of the thread runs.
     pub fn volume<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
+        self.volume_named(thread_namespace((self.thread(), &self.key), namespace)?)
+    }
+
+    /// The volume of the thread's State, like [`HeldThread::volume`].
+    pub fn state_volume(&self) -> StoreResult<VirtualStore> {
+        self.volume_named(StateOwner::thread(&self.key, self.thread()).namespace())
+    }
+
+    /// The thread's volume of this namespace, in the form that the database has it.
+    fn volume_named(&self, namespace: String) -> StoreResult<VirtualStore> {
         let (lease, database) = (self.id(), self.holder.database());
-        let namespace = thread_namespace((lease.thread, &self.key), namespace)?;
         let id = volume_store_id(database.id(), &namespace);
         let cached = self.volumes.0.lock().get(&namespace).cloned();
         if let Some(volume) = cached {

@@ -9,7 +9,7 @@ use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
     Content, DraftBase, NodePath, Page, Precondition, PutOptions, Step, StoreError, Subtree,
 };
-use stead_core::{Edit, Occurrences};
+use stead_core::{Edit, Occurrences, Timestamp};
 
 use super::*;
 
@@ -21,6 +21,7 @@ both_ways! {
     a_read_or_search_of_a_growing_file_ends,
     directories_are_renamed_while_other_threads_write_into_them,
     appends_by_a_program_of_the_host_and_by_a_store_are_all_there,
+    a_write_by_a_program_of_the_host_during_a_change_is_not_taken_for_the_change,
 }
 
 /// V53: no operation reads or writes outside while a directory is swapped for a symlink in a loop.
@@ -315,5 +316,77 @@ fn appends_by_a_program_of_the_host_and_by_a_store_are_all_there(confinement: Co
         let expected: Vec<_> = (0..lines).map(|line| format!("{writer} {line}")).collect();
         assert_eq!(found.len(), expected.len(), "lines of {writer}");
         assert!(found == expected, "lines of {writer} are torn or out of order");
+    }
+}
+
+/// A mount keeps the pages that it has of a file if a commit has made the new version from the version that it knows. A
+/// program of the host wrote between the commit's check and the time that the commit set; the time hid that write, and
+/// the mount showed old content.
+fn a_write_by_a_program_of_the_host_during_a_change_is_not_taken_for_the_change(confinement: Confinement) {
+    use std::os::unix::fs::FileExt;
+    use std::sync::{Arc, Mutex};
+
+    type Prepare = fn(&PhysicalStore) -> Step;
+    let overwrite: Prepare = |store| {
+        let expect = Precondition::Tag(store.stat(&at("file")).unwrap().tag);
+        let mut draft = store.draft(DraftBase::File(&at("file"))).unwrap();
+        draft.write_at(0, b"mount").unwrap();
+        let content = Content::Sealed(draft.seal().unwrap());
+        Step::Write { at: at("file"), content, options: PutOptions { expect, ..PutOptions::default() } }
+    };
+    let extend: Prepare = |store| {
+        let expect = Precondition::Tag(store.stat(&at("file")).unwrap().tag);
+        let mut draft = store.draft(DraftBase::File(&at("file"))).unwrap();
+        draft.set_size(20_000).unwrap();
+        let content = Content::Sealed(draft.seal().unwrap());
+        Step::Write { at: at("file"), content, options: PutOptions { expect, ..PutOptions::default() } }
+    };
+    let append: Prepare = |_| append_step("file", b"line\n");
+    let set_time: Prepare =
+        |_| Step::SetAttr { at: at("file"), mode: None, modified: Some(Timestamp::from_secs(7)) };
+    let set_mode: Prepare = |_| Step::SetAttr { at: at("file"), mode: Some(0o600), modified: None };
+    let set_both: Prepare =
+        |_| Step::SetAttr { at: at("file"), mode: Some(0o600), modified: Some(Timestamp::from_secs(7)) };
+    for (step, action) in [
+        (overwrite, "patch"),
+        (overwrite, "time"),
+        (extend, "length"),
+        (extend, "time"),
+        (append, "patch"),
+        (append, "time"),
+        (set_time, "time"),
+        (set_mode, "mode"),
+        (set_both, "mode"),
+        (set_both, "time"),
+    ] {
+        let host_write = Arc::new(Mutex::new(None::<PathBuf>));
+        let due = Arc::clone(&host_write);
+        let bench = Bench::with(|options| {
+            options.confinement = confinement;
+            options.faults = Some(Arc::new(move |performed| {
+                if performed == action
+                    && let Some(path) = due.lock().unwrap().take()
+                {
+                    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+                    file.write_all_at(b"host", 8_192).unwrap();
+                }
+                false
+            }));
+        });
+        write(&bench.store, "file", &"-".repeat(10_000));
+        let undisturbed = apply(&bench.store, step(&bench.store)).unwrap().attr.unwrap();
+        assert_eq!(undisturbed.tag, bench.store.stat(&at("file")).unwrap().tag, "{action}");
+
+        write(&bench.store, "file", &"-".repeat(10_000));
+        let next = step(&bench.store);
+        *host_write.lock().unwrap() = Some(bench.host_path("file"));
+        let disturbed = apply(&bench.store, next).unwrap().attr.unwrap();
+        assert!(host_write.lock().unwrap().is_none(), "the action {action} was not performed");
+        assert_eq!(&read(&bench.store, "file")[8_192..8_196], "host", "{action}");
+        assert_ne!(
+            disturbed.tag,
+            bench.store.stat(&at("file")).unwrap().tag,
+            "a program of the host has written before the action {action}"
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
+use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
@@ -46,6 +47,7 @@ pub(super) fn agents(
         threads.check_workspaces(&section, &name, &workspaces);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
+        let state = state(&section);
         reserved_keys::agent(&section);
         let is_empty_list = || section.has("workspaces") && section.is_empty_list("workspaces");
         if (!section.has_similar_key("workspaces") || is_empty_list()) && !section.has_similar_key("executor")
@@ -62,6 +64,7 @@ pub(super) fn agents(
             workspaces,
             quota,
             tools,
+            state,
             membership: None,
             scope,
             idle_timeout,
@@ -70,6 +73,14 @@ pub(super) fn agents(
         agents.insert(name, agent);
     }
     agents
+}
+
+/// Reads `[agents.NAME.state]`: whether the agent's stead has a State. The table alone is enough.
+fn state(section: &Section<'_>) -> bool {
+    let Some(state) = section.table("state") else { return false };
+    let enabled = state.boolean("enabled");
+    state.reject_unknown_keys();
+    enabled.is_none_or(|enabled| enabled.value)
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.
@@ -185,6 +196,7 @@ fn workspace(
         quota_root: None,
         ask,
         title: None,
+        root_mode: RootMode::Changeable,
     })
 }
 

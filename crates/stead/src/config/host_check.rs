@@ -136,7 +136,10 @@ impl Config {
         }
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(ConfigProblems { file: self.file().to_owned(), problems }),
+            false => {
+                let (file, warnings) = (self.file().to_owned(), self.warnings().to_vec());
+                Err(ConfigProblems { file, problems, warnings })
+            }
         }
     }
 

@@ -275,7 +275,7 @@ pub(super) static AGENT: TableKeys = TableKeys {
             "\"session\"",
             "`session`: each MCP session over HTTP is a new thread, which the server names",
         ),
-        key("state", Table(&STATE), NoEffect, "", "Reserved"),
+        key("state", Table(&STATE), Is("none"), "", "The State of the agent, or of each of its threads"),
         key("executor", Anything, NoEffect, "", "Reserved"),
     ],
 };
@@ -389,8 +389,14 @@ pub(super) static ORGANIZATION_AGENT: TableKeys = TableKeys {
 
 pub(super) static STATE: TableKeys = TableKeys {
     header: "[agents.NAME.state]",
-    description: "Reserved.",
-    keys: &[key("enabled", Boolean, NoEffect, "true", "Reserved")],
+    description: "The agent's State: keys with JSON values, in a volume of the database that no path reaches.",
+    keys: &[key(
+        "enabled",
+        Boolean,
+        Is("true"),
+        "true",
+        "Whether the agent has a State, with the tools for it",
+    )],
 };
 
 pub(super) static WORKSPACE: TableKeys = TableKeys {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::store::QuotaLimits;
 use stead_core::workspace::DEFAULT_PROTECT;
-use stead_core::{Access, VfsPath};
+use stead_core::{Access, RootMode, VfsPath};
 
 use super::workspace_location::{LocationKey, WorkspaceLocation};
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
@@ -76,6 +76,7 @@ fn rules_of(workspace: &WorkspaceConfig) -> WorkspaceConfig {
         quota: QuotaLimits::default(),
         quota_root: None,
         title: None,
+        root_mode: RootMode::default(),
         ..workspace.clone()
     }
 }

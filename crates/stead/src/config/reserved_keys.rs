@@ -16,12 +16,8 @@ pub(super) fn workspace(section: &Section<'_>) {
 
 /// Keys of an agent.
 pub(super) fn agent(section: &Section<'_>) {
-    if let Some(state) = section.table("state") {
-        state.boolean("enabled");
-        state.reject_unknown_keys();
-    }
     section.table("executor");
-    for key in ["state", "executor"] {
+    for key in ["executor"] {
         section.warn_no_effect(key);
     }
 }

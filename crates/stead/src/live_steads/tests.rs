@@ -261,6 +261,39 @@ fn an_invalid_configuration_takes_nothing_away_in_the_end() {
 }
 
 #[test]
+fn other_records_alone_take_no_access_away_from_those_they_leave_as_they_were() {
+    let host = tempfile::tempdir().unwrap();
+    let file = host.path().join("stead.toml");
+    let write = |name: &str, text: &str| std::fs::write(host.path().join(name), text).unwrap();
+    let read = |organization: &str, agents: &str| {
+        write(
+            "stead.toml",
+            &format!("[stores.s]\nkind = \"memory\"\n[[organization]]\nstore = \"s\"\n{organization}"),
+        );
+        write("agents.json", agents);
+        Config::read(&file).unwrap()
+    };
+    write("org.json", r#"{ "id": "acme" }"#);
+    write("teams.json", r#"[{ "id": "hr" }]"#);
+    let agents = r#"[{ "id": "ann", "teamId": "hr" }, { "id": "bob" }]"#;
+    let old = read("path = \".\"", agents);
+    assert!(
+        changed_organizations(&old, &read("path = \".\"", &agents.replace(", \"teamId\": \"hr\"", "")))
+            .is_empty()
+    );
+    for other in ["path = \".\"\nmax_depth = 2", "path = \".\"\nstructured = true", "id = \"acme\""] {
+        assert_eq!(changed_organizations(&old, &read(other, agents)).len(), 1, "{other}");
+    }
+    // In the configuration file, too, but not in a text that nobody follows.
+    let inline = |agents: &str| read(&format!("id = \"acme\"\n{agents}"), "[]");
+    let old = inline("agents = [{ id = \"ann\" }]");
+    let new = inline("agents = [{ id = \"bob\" }]");
+    assert!(changed_organizations(&old, &new).is_empty());
+    let text = "[stores.s]\nkind = \"memory\"\n[[organization]]\nstore = \"s\"\nid = \"acme\"\nagents = [{ id = \"eve\" }]";
+    assert_eq!(changed_organizations(&Config::parse(text, &file).unwrap(), &new).len(), 1);
+}
+
+#[test]
 fn a_new_workspace_inside_another_one_takes_something_away() {
     let host = tempfile::tempdir().unwrap();
     let old = config(&host, &["ann"], "/notes");

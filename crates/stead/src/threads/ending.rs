@@ -52,10 +52,14 @@ impl Threads<'_> {
     ///
     /// Fails with [`Error::ThreadInUse`] while a call runs in it, or while another process has it open.
     pub fn destroy(&self, key: &ThreadKey) -> Result<Option<DestroyedThread>> {
+        self.destroy_when(key, EndWhen::Now)
+    }
+
+    pub(super) fn destroy_when(&self, key: &ThreadKey, when: EndWhen) -> Result<Option<DestroyedThread>> {
         if self.stores.database_source().existing_database()?.is_none() {
             return Ok(None);
         }
-        match self.try_end(key, EndWhen::Now, "thread.destroy")? {
+        match self.try_end(key, when, "thread.destroy")? {
             EndAttempt::Ended(removed) => Ok(Some(removed)),
             EndAttempt::Missing => Ok(None),
             EndAttempt::InUse | EndAttempt::NotIdle => {

@@ -6,11 +6,14 @@
 
 mod archive;
 mod ending;
+mod generated_name;
 mod heartbeat;
 mod report;
 mod stead_lease;
 
+pub use archive::{ArchiveDestination, ArchivedThread};
 pub use ending::{DestroyedThread, Swept};
+pub use generated_name::generate_thread_name;
 pub use report::{ThreadDetails, ThreadWorkspace};
 pub(crate) use stead_lease::SteadLease;
 
@@ -26,6 +29,16 @@ use crate::config::AgentConfig;
 use crate::error::{Error, Result};
 use crate::stores::{StoreOpener, Stores};
 use crate::threads::heartbeat::Heartbeat;
+
+/// How long a lease holds without being renewed. A test sets `STEAD_TEST_LEASE_TTL_MS` to a shorter time, for processes that it
+/// starts; a release build doesn't look at it.
+pub(crate) fn lease_ttl() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(millis) = std::env::var("STEAD_TEST_LEASE_TTL_MS").ok().and_then(|text| text.parse().ok()) {
+        return Duration::from_millis(millis);
+    }
+    LeaseHolder::DEFAULT_TTL
+}
 
 /// What all steads of one database share of threads.
 #[derive(Debug)]

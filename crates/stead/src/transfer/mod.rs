@@ -38,6 +38,7 @@ use stead_core::Vfs;
 
 use crate::error::Result;
 
+pub(crate) use export::write_archive_file;
 pub use export::{ExportDestination, OnExisting, export};
 pub use import::import;
 pub use source::ImportSource;

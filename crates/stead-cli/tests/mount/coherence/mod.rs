@@ -59,7 +59,7 @@ const DIRECTORY: (&str, &[SecondActor]) =
     ("p", &[SecondActor::Program, SecondActor::OtherMount, SecondActor::Tool, SecondActor::Host]);
 
 /// The pairs that were wrong once, and are tested in every run.
-const IN_CI: [(Operation, &str, SecondActor); 13] = [
+const IN_CI: [(Operation, &str, SecondActor); 14] = [
     (Operation::Append, "v", SecondActor::Program),
     (Operation::Append, "v", SecondActor::OtherMount),
     (Operation::Append, "p", SecondActor::Program),
@@ -67,6 +67,7 @@ const IN_CI: [(Operation, &str, SecondActor); 13] = [
     (Operation::Append, "p", SecondActor::Host),
     (Operation::Overwrite, "v", SecondActor::OtherMount),
     (Operation::Overwrite, "p", SecondActor::Program),
+    (Operation::Map, "p", SecondActor::Host),
     (Operation::Truncate, "v", SecondActor::Program),
     (Operation::Truncate, "p", SecondActor::Program),
     (Operation::Replace, "v", SecondActor::Tool),

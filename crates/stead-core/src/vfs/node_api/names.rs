@@ -6,8 +6,8 @@ use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, HiddenRule, IfMissing, NodeId, NodeKind, Precondition, Replace, Side, Step, StoreError, StorePath,
-    Subtree, SyncPolicy, VersionTag,
+    Attr, HiddenRule, IfMissing, NodeId, NodeKind, Precondition, Replace, Side, Step, StepOutcome,
+    StoreError, StorePath, Subtree, SyncPolicy, VersionTag,
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::node_api::{DirectoryRef, Lookup, NodeApi, child_path, expected_nodes, symlink_as_conflict};
@@ -168,6 +168,8 @@ impl NodeApi {
                 return Ok((lookup, tag));
             }
             let before = call.check_node(&resolved, node)?;
+            // A program such as `tar` also sets the bits that a directory has already.
+            resolved.check_mode_change(mode.filter(|mode| *mode != before.mode))?;
             let store = resolved.workspace.mount().store();
             // A program sets the mode and the times of a file that it creates, such as `tar`, before it closes it.
             if before.kind == NodeKind::File && !self.vfs.shared.open_nodes.is_open(store, node) {
@@ -176,9 +178,12 @@ impl NodeApi {
             call.join_creating_operation(store, node);
             call.name_as_set_attributes(&resolved);
             let step = Step::SetAttr { at: resolved.node_path.clone(), mode, modified };
-            let attr = call.change_at(&resolved, vec![step], Vec::new())?;
-            self.vfs.shared.open_nodes.move_edit_base(store, node, before.tag, attr.tag);
-            Ok((self.created_lookup(&resolved, attr), before.tag))
+            let outcome = call.outcome_at(&resolved, vec![step], Vec::new())?;
+            let attr = outcome.attr.ok_or_else(|| resolved.store_error(StoreError::NotFound))?;
+            // Another program may have written since the check.
+            let before_tag = outcome.before.unwrap_or(before.tag);
+            self.vfs.shared.open_nodes.move_edit_base(store, node, before_tag, attr.tag);
+            Ok((self.created_lookup(&resolved, attr), before_tag))
         })
     }
 }
@@ -219,13 +224,23 @@ impl Call<'_> {
         steps: Vec<Step>,
         expect_nodes: Vec<(StorePath, NodeId)>,
     ) -> Result<Option<Attr>> {
+        Ok(self.outcome_at(resolved, steps, expect_nodes)?.attr)
+    }
+
+    /// Like [`Call::apply_at`], and returns all of the first step's outcome.
+    fn outcome_at(
+        &self,
+        resolved: &ResolvedPath<'_>,
+        steps: Vec<Step>,
+        expect_nodes: Vec<(StorePath, NodeId)>,
+    ) -> Result<StepOutcome> {
         let applied = self.apply_with(resolved.store(), steps, ChangeStage::Final, |change| {
             change.expect_nodes = expect_nodes;
             change.sync = SyncPolicy::Deferred;
         });
         let applied = applied.map_err(|cause| resolved.store_error(symlink_as_conflict(cause)))?;
         self.shared().read_set.forget(&resolved.path);
-        Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
+        Ok(applied.outcomes.first().copied().unwrap_or_default())
     }
 
     /// Checks that `node` is at the path, and returns its attributes.

@@ -89,6 +89,7 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         },
         "open /rw/a ok 7",
     ),
+    ("is_readable_on_host", |vfs| vfs.is_readable_on_host("/rw/a").map(drop), "stat /rw/a ok"),
     ("list", |vfs| vfs.list("/", &ListPage::all()).map(drop), "list / ok"),
     ("walk", |vfs| vfs.walk("/", &WalkQuery::default()).map(drop), "walk / ok"),
     ("glob", |vfs| vfs.glob(&GlobQuery::new("**/*.md"), "/").map(drop), "glob / ok"),

@@ -49,6 +49,10 @@ impl ThreadLease for TestLease {
         if self.has_ended.load(Ordering::Relaxed) { Err(Error::ThreadEnded) } else { Ok(()) }
     }
 
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
     fn note_expired(&self) {}
 
     fn id(&self) -> LeaseId {

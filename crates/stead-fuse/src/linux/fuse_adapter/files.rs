@@ -8,7 +8,7 @@ use stead_core::store::{Precondition, SyncPolicy, VersionTag};
 use stead_core::vfs::{OpenFile, OpenOptions};
 use stead_core::{Error, ErrorKind};
 
-use super::{EntryReply, FuseAdapter, FuseResult, parse_name};
+use super::{EntryReply, FileAge, FuseAdapter, FuseResult, parse_name};
 use crate::linux::errno::errno;
 use crate::linux::handles::{OpenedFile, UsingThreads};
 use crate::linux::page_cache::DirectWriteGuard;
@@ -54,7 +54,7 @@ impl FuseAdapter {
                 return Err(Errno::ESTALE);
             }
             let file = self.node_api.reopen(&open.file, options).map_err(|error| errno(&error))?;
-            return Ok(self.add_file(request, ino, file, flags));
+            return Ok(self.add_file(request, ino, file, flags, FileAge::Existing));
         }
         let (node_ref, node) = (self.node_ref(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE, the kernel looks the name up
@@ -62,15 +62,22 @@ impl FuseAdapter {
         let is_missing = |error: &Error| error.kind() == ErrorKind::NotFound;
         let opened = self.node_api.open(&node_ref.path, node, options);
         let file = opened.map_err(|error| if is_missing(&error) { Errno::ESTALE } else { errno(&error) })?;
-        Ok(self.add_file(request, ino, file, flags))
+        Ok(self.add_file(request, ino, file, flags, FileAge::Existing))
     }
 
     /// Adds a file that was opened to the handles, and chooses between buffered and direct I/O.
-    fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
+    fn add_file(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        file: OpenFile,
+        flags: OpenFlags,
+        age: FileAge,
+    ) -> OpenReply {
         let is_write_only = self.is_write_only(ino);
         let is_writable = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let is_append = flags.0 & O_APPEND != 0;
-        let stale = if is_write_only { None } else { self.note_opened(ino, file.tag()) };
+        let stale = if is_write_only { None } else { self.note_opened(ino, &file, age) };
         // The kernel splits buffered writes at page boundaries. A direct write arrives in one piece, so that another
         // program's append can't get into the middle of it.
         let must_arrive_in_one_piece = is_writable && is_append;
@@ -126,7 +133,7 @@ impl FuseAdapter {
         let created = self.node_api.create(&node_ref, &name, mode & 0o7777, precondition, options);
         let (file, lookup) = created.map_err(|error| errno(&error))?;
         let entry = self.record_entry(parent.0, &name, &lookup);
-        let opened = self.add_file(request, entry.attr.ino, file, OpenFlags(flags));
+        let opened = self.add_file(request, entry.attr.ino, file, OpenFlags(flags), FileAge::New);
         Ok((entry, opened))
     }
 

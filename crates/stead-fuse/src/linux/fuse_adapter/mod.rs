@@ -19,15 +19,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
 use stead_core::store::{Attr, NodeId, VersionTag};
-use stead_core::vfs::Vfs;
 use stead_core::vfs::node_api::{DirectoryRef, Lookup, NodeApi};
+use stead_core::vfs::{OpenFile, Vfs};
 use stead_core::{AccessScope, Name, Timestamp};
 
 pub(super) use self::attributes::AttrChange;
@@ -37,7 +37,7 @@ use crate::MountOptions;
 use crate::linux::attributes::{LINK_COUNT, file_attr};
 use crate::linux::errno::errno;
 use crate::linux::handles::{Handles, Retries};
-use crate::linux::inodes::{Inodes, ROOT_INO};
+use crate::linux::inodes::{FirstSight, Inodes, ROOT_INO, SHARED_WINDOW};
 use crate::linux::page_cache::ConcurrentWrites;
 use crate::linux::worker_thread::WorkerThread;
 
@@ -89,6 +89,14 @@ impl EntryReply {
     pub(super) fn stale_inodes(&self) -> Vec<(INodeNo, VersionTag)> {
         self.stale_for.map(|tag| (self.attr.ino, tag)).into_iter().collect()
     }
+}
+
+/// Whether a file existed before it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileAge {
+    Existing,
+    /// This mount has just created it.
+    New,
 }
 
 /// Counts a change when it is dropped: after the change is made, and before the kernel gets the reply.
@@ -190,7 +198,7 @@ impl FuseAdapter {
             self.node_api.refresh(workspace, node);
         }
         self.invalidate_pages(ino, 0, ConcurrentWrites::Possible);
-        self.inodes.note_changed_elsewhere(ino.0, tag);
+        self.inodes.note_dropped(ino.0, tag);
     }
 
     /// Makes the kernel drop its cached content of a file from an offset on. It waits like
@@ -206,18 +214,32 @@ impl FuseAdapter {
 
     /// Records that a file was opened in this version. Returns the version if the kernel may have content of another
     /// one, which it has to drop before it gets the reply.
-    fn note_opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
+    fn note_opened(&self, ino: INodeNo, file: &OpenFile, age: FileAge) -> Option<VersionTag> {
+        let tag = file.tag();
         let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
         if has_pages {
-            return Some(tag).filter(|tag| self.inodes.is_stale(ino.0, *tag));
+            return Some(tag)
+                .filter(|tag| self.inodes.is_stale(ino.0, *tag) || self.inodes.must_settle(ino.0));
         }
-        if !self.inodes.set_cached_tag(ino.0, tag)
+        let first_sight = match age {
+            FileAge::Existing if self.may_be_in_progress(ino, file.attr().changed) => FirstSight::Unsettled,
+            FileAge::Existing | FileAge::New => FirstSight::Settled,
+        };
+        if !self.inodes.set_cached_tag(ino.0, tag, first_sight)
             && let Some(notifier) = self.notifier.get()
         {
             // The size that the kernel knows may be that of another version.
             let _ = notifier.inval_inode(ino, -1, 0);
         }
         None
+    }
+
+    /// Whether a program of the host may still be copying what it writes, in a file that was changed then. Only a Store
+    /// without a feed is changed by such programs.
+    fn may_be_in_progress(&self, ino: INodeNo, changed: Timestamp) -> bool {
+        let has_feed = |(workspace, _)| self.node_api.store(workspace).feed().is_some();
+        !self.inodes.node(ino.0).is_none_or(has_feed)
+            && Timestamp::from(SystemTime::now()).duration_since(changed) < SHARED_WINDOW
     }
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {

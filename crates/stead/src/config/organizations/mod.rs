@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use stead_core::Identity;
 use stead_core::organization::{
-    AgentIndex, Grant, Organization, OrganizationAgent, OrganizationRecords, OrganizationSettings,
-    RecordField, RecordRef,
+    AgentIndex, Grant, GrantReason, Organization, OrganizationAgent, OrganizationRecords,
+    OrganizationSettings, RecordField, RecordRef,
 };
 use stead_core::store::QuotaLimits;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice, tool};
-use stead_core::{AccessScope, ApprovalPolicy};
+use stead_core::{AccessScope, ApprovalPolicy, RootMode};
 
 use super::agents::{StoreNames, known_store};
 use super::amount;
@@ -260,6 +260,11 @@ impl OrganizationConfig {
         self.record_files.get(kind as usize).map(PathBuf::as_path)
     }
 
+    /// Whether a path relative to one of its folders is hidden from its agents.
+    pub fn hides(&self, path: &str) -> bool {
+        super::hides(self.hide.as_deref(), path)
+    }
+
     /// What an agent of the organization sees, and which tools it has.
     fn agent(&self, agent: AgentIndex) -> AgentConfig {
         let organization = &self.organization;
@@ -271,12 +276,13 @@ impl OrganizationConfig {
         AgentConfig {
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
             tools,
+            state: false,
             membership: Some(Membership { organization: Arc::clone(organization), agent }),
             ..AgentConfig::default()
         }
     }
 
-    fn workspace(&self, Grant { folder, scope, .. }: Grant) -> WorkspaceConfig {
+    fn workspace(&self, Grant { folder, scope, reason, .. }: Grant) -> WorkspaceConfig {
         let organization = &self.organization;
         let is_writable = scope == AccessScope::ReadWrite;
         WorkspaceConfig {
@@ -293,6 +299,7 @@ impl OrganizationConfig {
             quota_root: is_writable.then(|| organization.owner_directory(folder)),
             ask: ApprovalPolicy::Never,
             title: Some(organization.folder_name(folder)),
+            root_mode: if reason == GrantReason::Owner { RootMode::Changeable } else { RootMode::Fixed },
         }
     }
 }
@@ -311,6 +318,25 @@ impl Config {
             && self.audit == other.audit
             && self.file == other.file
             && self.record_files().eq(other.record_files())
+    }
+
+    /// Whether one of its organizations is different in another configuration by its records alone, and steads follow those
+    /// records while they are in use.
+    pub(crate) fn follows_records_of(&self, organization: &OrganizationConfig, other: &Config) -> bool {
+        let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
+        let settings_of = |config: &OrganizationConfig| {
+            let OrganizationConfig { organization, store, record_files, hide, results } = config.clone();
+            (
+                organization.id().to_owned(),
+                organization.settings().clone(),
+                store,
+                record_files,
+                hide,
+                results,
+            )
+        };
+        let settings = settings_of(organization);
+        is_followed && other.organizations.iter().any(|other| settings_of(other) == settings)
     }
 
     /// Whether everything that an agent of an organization can see is the same in another configuration, which has the same
@@ -399,9 +425,13 @@ impl Config {
         Identity { organization, ..Identity::agent(name) }
     }
 
-    /// The files with the records of organizations, as they were before they were read.
-    pub(crate) fn record_fingerprints(&self) -> &[Option<FileFingerprint>] {
-        &self.record_fingerprints
+    /// The files whose changes change the records of organizations, as they were before they were read: the files with
+    /// records, and the configuration file if it has records itself.
+    pub(crate) fn followed_records(&self) -> impl Iterator<Item = (PathBuf, Option<FileFingerprint>)> {
+        let records = self.record_files().map(Path::to_owned).zip(self.record_fingerprints.iter().cloned());
+        let has_inline_records = self.organizations.iter().any(|config| config.record_files.is_empty());
+        let own = self.fingerprint.clone().filter(|_| has_inline_records);
+        records.chain(own.map(|own| (self.file.clone(), Some(own))))
     }
 
     /// The files with the records of organizations.
