@@ -21,15 +21,9 @@ use stead_core::{
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-<<<<<<< HEAD
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread,
     LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner,
     VirtualStore, resolve_symlinks,
-=======
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread, LeaseHolder,
-    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
-    resolve_symlinks,
->>>>>>> a2
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
