@@ -223,7 +223,9 @@ impl<T: LiveEntry> LiveSteads<T> {
             let missing = {
                 let entry_changes = self.entry_changes.lock();
                 let mut state = self.state.lock();
-                if state.withdrawal.as_ref().is_some_and(|newer| !gives_the_same(&newer.config, config)) {
+                // Newer records alone are no reason to start again: where they change all the time, no reload would end.
+                let is_outdated = |newer: &Withdrawal| !differs_only_in_records(config, &newer.config);
+                if state.withdrawal.as_ref().is_some_and(is_outdated) {
                     return Err(Error::Invalid("the configuration has changed again".into()));
                 }
                 let missing = state.entries(|identity| {
@@ -492,6 +494,16 @@ fn gives_the_same(a: &Config, b: &Config) -> bool {
         && a.stores == b.stores
         && a.database == b.database
         && a.organizations == b.organizations
+}
+
+/// Whether two configurations give the same, except for records that steads follow while they are in use.
+fn differs_only_in_records(a: &Config, b: &Config) -> bool {
+    a.agents == b.agents
+        && a.organizations.len() == b.organizations.len()
+        && changed_organizations(a, b).is_empty()
+        && changed_organizations(b, a).is_empty()
+        && a.stores == b.stores
+        && a.database == b.database
 }
 
 /// The organization of an agent, if its name says that it is in one.

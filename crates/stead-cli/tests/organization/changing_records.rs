@@ -45,7 +45,7 @@ impl Plan {
                 agents: 500,
                 teams: 20,
                 duration: seconds(60),
-                pause: Duration::from_millis(200),
+                pause: seconds(1),
                 given_within: seconds(10),
             },
         }

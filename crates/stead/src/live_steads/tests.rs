@@ -277,6 +277,13 @@ fn other_records_alone_take_no_access_away_from_those_they_leave_as_they_were() 
     write("teams.json", r#"[{ "id": "hr" }]"#);
     let agents = r#"[{ "id": "ann", "teamId": "hr" }, { "id": "bob" }]"#;
     let old = read("path = \".\"", agents);
+    // Newer records don't stop the configuration that is being put in use.
+    let steads = LiveSteads::<CountingEntry>::of(&old);
+    let newer = read("path = \".\"", &agents.replace("bob", "eve"));
+    steads.withdraw(&newer);
+    steads.replace(&old).unwrap();
+    steads.withdraw(&read("path = \".\"\nmax_depth = 2", agents));
+    assert!(steads.replace(&old).is_err());
     assert!(
         changed_organizations(&old, &read("path = \".\"", &agents.replace(", \"teamId\": \"hr\"", "")))
             .is_empty()

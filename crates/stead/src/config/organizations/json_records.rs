@@ -136,7 +136,8 @@ impl<'f> RecordFile<'f> {
     fn has_unique_keys(&self, value: &Value<'_>) -> bool {
         match value {
             Value::Array(Array { elements, .. }) => {
-                elements.iter().fold(true, |is_unique, element| self.has_unique_keys(element) && is_unique)
+                // Without stopping at the first, so that all of them are reported.
+                elements.iter().filter(|element| !self.has_unique_keys(element)).count() == 0
             }
             Value::Object(Object { properties, .. }) => {
                 let (mut keys, mut is_unique) = (HashSet::new(), true);

@@ -324,19 +324,12 @@ impl Config {
     /// records while they are in use.
     pub(crate) fn follows_records_of(&self, organization: &OrganizationConfig, other: &Config) -> bool {
         let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
-        let settings_of = |config: &OrganizationConfig| {
-            let OrganizationConfig { organization, store, record_files, hide, results } = config.clone();
-            (
-                organization.id().to_owned(),
-                organization.settings().clone(),
-                store,
-                record_files,
-                hide,
-                results,
-            )
+        let is_same = |other: &OrganizationConfig| {
+            let (one, two) = (&organization.organization, &other.organization);
+            (one.id(), one.settings()) == (two.id(), two.settings())
+                && OrganizationConfig { organization: Arc::clone(one), ..other.clone() } == *organization
         };
-        let settings = settings_of(organization);
-        is_followed && other.organizations.iter().any(|other| settings_of(other) == settings)
+        is_followed && other.organizations.iter().any(is_same)
     }
 
     /// Whether everything that an agent of an organization can see is the same in another configuration, which has the same
