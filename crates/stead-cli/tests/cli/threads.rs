@@ -300,15 +300,21 @@ fn s14_a_server_over_stdio_has_a_thread_for_its_life() {
 }
 
 #[test]
-fn s14_the_thread_of_a_killed_server_is_in_use_until_its_lease_ends() {
-    let dir = hybrid("");
-    let mut server = Launched::new(dir.command(["mcp"]));
+fn s14_the_thread_of_a_killed_server_is_swept_after_its_lease() {
+    let dir = hybrid("idle_timeout = \"1s\"");
+    let mut command = dir.command(["mcp"]);
+    command.env("STEAD_TEST_LEASE_TTL_MS", "3000");
+    let mut server = Launched::new(command);
     server.initialize();
     let name = thread_names(&dir).remove(0);
     server.end(Signal::KILL);
     let refused = dir.run(["threads", "destroy", &name]);
     assert!(refused.contains("whose lease holds until"), "{refused}");
-    assert_eq!(thread_names(&dir), [name]);
+    assert_eq!(thread_names(&dir), [name.as_str()]);
+    std::thread::sleep(Duration::from_millis(3_500));
+    ok(&dir, &["--thread", "other", "ls", "/"]);
+    assert_eq!(thread_names(&dir), ["other"]);
+    assert!(steps(&dir).contains(&format!("thread.sweep {name}")), "{:?}", steps(&dir));
 }
 
 /// `stead serve` on a port of its own.

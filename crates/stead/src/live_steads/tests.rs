@@ -436,6 +436,7 @@ fn an_entry_is_refreshed_by_the_forks_of_its_own_thread_alone() {
     let get =
         |thread: &str| steads.get(&Identity::agent("a").with_thread(thread), CountingEntry::new).unwrap();
     let (one, two) = (get("one"), get("two"));
+    steads.refresh();
     one.stead.lock().vfs().write("/w/x", "1").unwrap();
     refresh_after_commit(&steads);
     let before = two.refreshed();

@@ -92,7 +92,7 @@ impl Threads<'_> {
         let error_kind = |error: &Error| Some(error.kind());
         let watched = monitor.map_or_else(|| stead.clone(), |monitor| stead.watched(monitor));
         let totals =
-            watched.single_record("thread.archive", None, error_kind, |stead| match destination {
+            watched.compound("thread.archive", "/", error_kind, |stead| match destination {
                 ArchiveDestination::File(path, existing) => {
                     stead.check_export_destination(&path, &VfsPath::root())?;
                     let totals = write_archive_file(&path, existing, |file| {
