@@ -20,11 +20,13 @@ enum Start {
     After(Vec<u8>),
 }
 
+/// Gets each key, where it is, and the attributes of its file.
+type Visit<'a> = dyn FnMut(String, NodePath, &Attr) -> StoreResult<ControlFlow<()>> + 'a;
+
 /// A scan of the keys of a namespace.
 pub(super) struct KeyScan<'a> {
     pub(super) store: &'a dyn Store,
-    /// Gets each key, where it is, and the attributes of its file.
-    pub(super) visit: &'a mut dyn FnMut(String, NodePath, &Attr) -> StoreResult<ControlFlow<()>>,
+    pub(super) visit: &'a mut Visit<'a>,
 }
 
 impl KeyScan<'_> {
