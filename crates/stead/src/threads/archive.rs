@@ -91,21 +91,20 @@ impl Threads<'_> {
         let is_alone = self.record(key)?.leases == 1;
         let error_kind = |error: &Error| Some(error.kind());
         let watched = monitor.map_or_else(|| stead.clone(), |monitor| stead.watched(monitor));
-        let totals =
-            watched.compound("thread.archive", "/", error_kind, |stead| match destination {
-                ArchiveDestination::File(path, existing) => {
-                    stead.check_export_destination(&path, &VfsPath::root())?;
-                    let totals = write_archive_file(&path, existing, |file| {
-                        let totals =
-                            write_archive(stead, &mut BufWriter::with_capacity(256 << 10, file), observer)?;
-                        file.sync_all().map_err(archive_error)?;
-                        Ok(totals)
-                    })?;
-                    sync_directory_of(&path).map_err(archive_error)?;
+        let totals = watched.compound("thread.archive", "/", error_kind, |stead| match destination {
+            ArchiveDestination::File(path, existing) => {
+                stead.check_export_destination(&path, &VfsPath::root())?;
+                let totals = write_archive_file(&path, existing, |file| {
+                    let totals =
+                        write_archive(stead, &mut BufWriter::with_capacity(256 << 10, file), observer)?;
+                    file.sync_all().map_err(archive_error)?;
                     Ok(totals)
-                }
-                ArchiveDestination::Stream(mut writer) => write_archive(stead, &mut writer, observer),
-            })?;
+                })?;
+                sync_directory_of(&path).map_err(archive_error)?;
+                Ok(totals)
+            }
+            ArchiveDestination::Stream(mut writer) => write_archive(stead, &mut writer, observer),
+        })?;
         let epoch = lease.filter(|_| is_alone).map(|lease| lease.epoch);
         Ok(ArchivedThread { totals, key: key.clone(), epoch, _stead: stead })
     }
