@@ -148,8 +148,7 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(AuditVerified: "audit verify");
     document!(Archived: "audit archive");
     document!(Token: "token create", "token list", "token revoke");
-    document!(Thread: "threads list");
-    document!(ThreadContents: "threads show");
+    document!(Thread: "threads list", "threads show");
     document!(ThreadRemoval: "threads destroy");
     document!(ThreadArchive: "threads archive");
     document!(ConfigReport: "config check", "org check");

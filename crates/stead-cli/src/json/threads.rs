@@ -6,7 +6,7 @@ use stead::{DestroyedThread, ThreadDetails, ThreadKey, ThreadRecord};
 
 use super::{TransferTotals, time, to_value};
 
-/// A thread: a line of `threads list`.
+/// A thread: a line of `threads list`, and `threads show`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Thread<'a> {
@@ -24,17 +24,15 @@ pub(crate) struct Thread<'a> {
     leased_until: Option<String>,
     /// `in_use`, `idle` or `ending`.
     state: &'a str,
-}
-
-/// What there is of a thread: `threads show`.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ThreadContents<'a> {
-    #[serde(flatten)]
-    thread: Thread<'a>,
-    workspaces: Vec<ThreadFiles<'a>>,
-    forks: u64,
-    snapshots: u64,
+    /// The Workspaces whose files are the thread's own; only of `threads show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspaces: Option<Vec<ThreadFiles<'a>>>,
+    /// Only of `threads show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forks: Option<u64>,
+    /// Only of `threads show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshots: Option<u64>,
 }
 
 /// What a thread has in a Workspace. Both numbers are null if that can't be seen from here.
@@ -86,6 +84,9 @@ fn document(record: &ThreadRecord) -> Thread<'_> {
             ThreadRecord { leases: 0, .. } => "idle",
             _ => "in_use",
         },
+        workspaces: None,
+        forks: None,
+        snapshots: None,
     }
 }
 
@@ -101,11 +102,11 @@ pub(crate) fn thread_details(details: &ThreadDetails) -> Value {
         files: workspace.usage.map(|usage| usage.files),
         bytes: workspace.usage.map(|usage| usage.bytes),
     });
-    to_value(&ThreadContents {
-        thread: document(&details.record),
-        workspaces: workspaces.collect(),
-        forks: details.forks,
-        snapshots: details.snapshots,
+    to_value(&Thread {
+        workspaces: Some(workspaces.collect()),
+        forks: Some(details.forks),
+        snapshots: Some(details.snapshots),
+        ..document(&details.record)
     })
 }
 

@@ -118,7 +118,7 @@ fn a_database_in_a_directory_that_does_not_exist_is_2() {
     let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
     dir.file("stead.toml", &format!("{config}\n[database]\nurl = \"sqlite:none/stead.db\"\n"));
     // These need no database, or none that exists.
-    let others = ["audit", "config", "mcp", "mount", "org", "restore-backup", "serve", "token"];
+    let others = ["audit", "config", "mcp", "mount", "org", "restore-backup", "serve", "threads", "token"];
     for (command, args, needs) in commands() {
         if needs == Needs::Nothing || others.contains(&command) {
             continue;

@@ -78,7 +78,8 @@ fn s14_each_session_is_a_thread_that_ends_with_it() {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
         assert_eq!(server.post(&[("Mcp-Session-Id", &one)], &message).status, 404);
         let read = in_session(&server, &two, "read_file", json!({ "path": "/w/b" }));
-        assert_eq!(read["content"][0]["text"], "two", "{kind}: the other session's thread stays");
+        let text = read["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("two"), "{kind}: the other session's thread stays: {text}");
     }
 }
 

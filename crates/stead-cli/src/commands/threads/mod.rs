@@ -38,7 +38,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 struct ThreadArg {
     /// The thread's name, as `list` shows it
     #[arg(value_name = "THREAD", value_parser = super::parse_thread)]
-    thread: String,
+    // Not `thread`: that is the id of the option --thread.
+    name: String,
 }
 
 impl ThreadArg {
@@ -46,7 +47,7 @@ impl ThreadArg {
     /// threads.
     fn key(&self, config: &Config, session: &Session) -> Result<ThreadKey, CommandError> {
         if let Some(named) = session.named_thread()
-            && named != self.thread
+            && named != self.name
         {
             return Err(CommandError::invalid(
                 "--thread names another thread than the argument; leave it out",
@@ -63,7 +64,7 @@ impl ThreadArg {
                 }
             }
         };
-        Ok(ThreadKey::new(agent, &self.thread))
+        Ok(ThreadKey::new(agent, &self.name))
     }
 }
 
