@@ -221,8 +221,6 @@ enum Format {
 
 /// Refuses a database of another program, and one of another format.
 fn check_format(conn: &Connection) -> Result<Format> {
-    // All numbers have to be of one moment: another process may be creating the tables.
-    let _snapshot = if conn.is_autocommit() { Some(conn.unchecked_transaction()?) } else { None };
     let query_number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let (id, format) = (query_number("PRAGMA application_id")?, query_number("PRAGMA user_version")?);
     let has_no_tables = query_number("SELECT count(*) FROM sqlite_schema")? == 0;
