@@ -240,6 +240,7 @@ fn insert_change(
     volume: i64,
     change: &PlannedChange,
 ) -> Result<Option<i64>> {
+    transaction.check_leases(&change.records)?;
     let revision = match change.revision {
         None if !change.rows.is_empty() || change.unchanged_at.is_some() => {
             Some(transaction.new_revision(&change.operation)?)

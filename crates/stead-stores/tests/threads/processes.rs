@@ -5,11 +5,14 @@
     reason = "processes have to be started and killed"
 )]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+use stead_core::vfs::WriteOptions;
+use stead_core::{Error, StoreError};
 use stead_stores::{EndWhen, Ending, EnteredAs};
 
 use crate::{Bench, assert_sound, begun, enter, key, record, virtual_vfs};
@@ -39,21 +42,28 @@ fn the_process() {
             say("begun");
             std::thread::sleep(Duration::from_secs(60));
         }
-        "write" => {
+        "stop in a call" => {
             let vfs = virtual_vfs(&entered.thread);
-            let mut written = 0;
-            // Without a heartbeat: each call renews the lease if it has to.
-            loop {
-                match vfs.write("/w/a", format!("{written}")) {
-                    Ok(_) if written == 0 => say("writing"),
-                    Ok(_) => {}
-                    Err(stead_core::Error::ThreadEnded) => return say("ended"),
-                    Err(error) => assert!(error.to_string().ends_with("try again"), "{error}"),
-                }
-                written += 1;
-            }
+            vfs.write("/w/a", "1").unwrap();
+            let mut content = AnnouncedInput(|| say("reading"));
+            let refused = vfs.write_from("/w/a", &mut content, &WriteOptions::new()).unwrap_err();
+            let is_refused = matches!(refused.store_error(), Some(StoreError::LeaseExpired));
+            say(&if is_refused { "refused".to_owned() } else { refused.to_string() });
+            let ended = vfs.write("/w/a", "3");
+            say(if matches!(ended, Err(Error::ThreadEnded)) { "ended" } else { "went on" });
         }
         other => panic!("{other}"),
+    }
+}
+
+/// The standard input, announced before it is read. The process is stopped while it waits for it: inside a call, and outside
+/// any transaction, where it would keep others from writing.
+struct AnnouncedInput<F>(F);
+
+impl<F: Fn()> Read for AnnouncedInput<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        (self.0)();
+        std::io::stdin().read(buffer)
     }
 }
 
@@ -66,7 +76,10 @@ impl Process {
     fn start(bench: &Bench, task: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "processes::the_process", "--nocapture"]);
-        command.env(TASK, format!("{task},{}", bench.file().display())).stdout(Stdio::piped());
+        command
+            .env(TASK, format!("{task},{}", bench.file().display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Process { child, lines }
@@ -82,9 +95,13 @@ impl Process {
         }
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, signal).unwrap();
+    fn is_stopped(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        status.lines().any(|line| line.starts_with("State:\tT"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 }
 
@@ -146,27 +163,25 @@ fn an_ending_whose_process_is_killed_is_finished_by_the_next() {
 #[test]
 fn a_process_that_is_stopped_past_its_lease_writes_nothing_into_the_next_thread() {
     let bench = Bench::new();
-    let mut process = Process::start(&bench, "write");
-    assert_eq!(process.next(), "writing");
-    process.signal(rustix::process::Signal::STOP);
+    let mut process = Process::start(&bench, "stop in a call");
+    assert_eq!(process.next(), "reading");
+    process.signal(Signal::STOP);
+    wait_until(|| process.is_stopped());
     let holder = bench.holder();
     let mut ending = None;
-    let began = Instant::now();
     wait_until(|| {
-        // A process that was stopped in its transaction holds the database; then it has to go on first.
-        match holder.begin_ending(&key(), EndWhen::Now) {
-            Ok(Ending::Begun(begun)) => ending = Some(begun),
-            Ok(_) => {}
-            Err(_) => process.signal(rustix::process::Signal::CONT),
+        if let Ending::Begun(begun) = holder.begin_ending(&key(), EndWhen::Now).unwrap() {
+            ending = Some(begun);
         }
         ending.is_some()
     });
-    assert!(began.elapsed() > Duration::from_millis(100), "the lease was respected");
+    assert!(process.is_stopped());
     holder.finish_ending(ending.unwrap(), record(&key())).unwrap();
     let next = enter(&holder, &key()).thread;
     virtual_vfs(&next).write("/w/own", "1").unwrap();
-    process.signal(rustix::process::Signal::CONT);
-    assert_eq!(process.next(), "ended");
+    process.signal(Signal::CONT);
+    drop(process.child.stdin.take());
+    assert_eq!([process.next(), process.next()], ["refused", "ended"]);
     assert!(!virtual_vfs(&next).exists("/w/a").unwrap());
     assert_sound(&bench.database());
 }
