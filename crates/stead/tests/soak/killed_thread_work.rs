@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use stead::{Config, ErrorKind, Identity, Stead, Stores, ThreadKey, vfs::ListPage};
+use stead_core::vfs::state::SetOptions;
 
 use crate::child::{Task, lines_of, send_line};
 use crate::test_stores::{Kind, is_long_run};
@@ -33,6 +34,7 @@ path = "files"
 scope = "thread"
 history = true
 idle_timeout = "1h"
+state = { enabled = true }
 workspaces = [
   { prefix = "/rows", store = "rows", path = "/app", scope = "rw" },
   { prefix = "/files", store = "host", path = "/app", scope = "rw" },
@@ -82,6 +84,7 @@ fn fill(stead: &Stead, thread: &str) {
             stead.vfs().write(&path, content(thread, file)).unwrap();
         }
     }
+    stead.state().unwrap().set("key", &format!("\"{thread}\""), &SetOptions::new()).unwrap();
     stead.snapshot(None, Some("label")).unwrap();
     stead.fork("/rows", "draft").unwrap().vfs().write("/forks/draft/new", thread).unwrap();
 }
@@ -102,6 +105,7 @@ fn assert_whole(stead: &Stead, thread: &str) {
         }
     }
     assert_eq!(stead.snapshots(None).unwrap().len(), 1, "{thread}");
+    assert_eq!(stead.state().unwrap().get("key").unwrap().unwrap().value, format!("\"{thread}\""));
     let draft = stead.vfs().read("/forks/draft/new").unwrap();
     assert_eq!(draft.bytes, thread.as_bytes());
 }
@@ -167,7 +171,15 @@ fn renew(directory: &Path, round: u64) {
     for step in 1_u64.. {
         for (number, stead) in steads.iter().enumerate() {
             let prefix = PREFIXES[step as usize % PREFIXES.len()];
-            match stead.vfs().write(format!("{prefix}/step"), step.to_string()) {
+            let state = stead.state().unwrap();
+            let written = stead.vfs().write(format!("{prefix}/step"), step.to_string()).and_then(|_| {
+                let options = match state.get("step")? {
+                    Some(found) => SetOptions::new().if_match(found.version_tag),
+                    None => SetOptions::new().create_only(),
+                };
+                state.set("step", &step.to_string(), &options)
+            });
+            match written {
                 Ok(_) => send_line(&format!("{number} {step}")),
                 // The process had no time to renew in time. It has written nothing, and says so.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
@@ -309,6 +321,12 @@ fn kill_repeatedly(work: Work, longest_delay: Duration) {
                     let found: usize =
                         String::from_utf8(stead.vfs().read(path).unwrap().bytes).unwrap().parse().unwrap();
                     assert_eq!(found, step, "the last acknowledged write of thread {number}");
+                    let state = stead.state().unwrap().get("step").unwrap().unwrap().value;
+                    let state: usize = state.parse().unwrap();
+                    assert!(
+                        state == step || state == step + 1,
+                        "{state} in the State, and {step} acknowledged"
+                    );
                     done += 1;
                 }
                 undone += 1;
