@@ -24,7 +24,7 @@ quota = { bytes = "8MiB" }
 state = { enabled = true }
 workspaces = [
   { prefix = "/work", store = "s", path = "/app", scope = "rw" },
-  { prefix = "/drop", store = "s", path = "/app/drop", scope = "wo" },
+  { prefix = "/drop", store = "s", path = "/dropped", scope = "wo" },
 ]
 [agents.writer]
 scope = "hybrid"
@@ -39,7 +39,6 @@ history = true
 state = { enabled = true }
 workspaces = [
   { prefix = "/all", store = "s", path = "/", scope = "rw" },
-  { prefix = "/app", store = "s", path = "/app", scope = "ro" },
 ]
 "#;
 
