@@ -91,6 +91,12 @@ impl<T> Slot<T> {
         let thread = self.thread.as_ref().and_then(Weak::upgrade);
         thread.is_some_and(|thread| thread.has_ended())
     }
+
+    /// Whether a call has failed for that reason, so that its caller knows.
+    fn end_was_reported(&self) -> bool {
+        let thread = self.thread.as_ref().and_then(Weak::upgrade);
+        thread.is_some_and(|thread| thread.end_was_reported())
+    }
 }
 
 impl<T> Default for Slot<T> {
@@ -200,7 +206,11 @@ impl<T: LiveEntry> LiveSteads<T> {
                     let slot = state.slots.entry(identity.clone()).or_default();
                     slot.last_used = Instant::now();
                     (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
-                    return Ok(Arc::clone(slot.live.insert(live)));
+                    let ended = slot.live.replace(Arc::clone(&live));
+                    drop(state);
+                    // Only now, without the lock: dropping a stead may close files.
+                    drop(ended);
+                    return Ok(live);
                 }
                 Err(error) => {
                     if state.slots.get(identity).is_some_and(|slot| slot.live.is_none()) {
@@ -427,8 +437,8 @@ impl<T> RegistryState<T> {
         }
         let slot = self.slots.get_mut(identity)?;
         if slot.has_ended() {
-            // The caller's next call fails and says that the thread has ended. After that, the thread is a new one.
-            return slot.live.take();
+            // One call fails and says that the thread has ended. After that, the thread is a new one.
+            return if slot.end_was_reported() { None } else { slot.live.take() };
         }
         let live = slot.live.as_ref()?;
         slot.last_used = Instant::now();

@@ -48,7 +48,7 @@ pub(crate) fn attempts(
     let paths = paths(observer, marked);
     for tool in tools.iter().filter(|tool| is_reading(tool) != mutating) {
         for path in &paths {
-            // Nothing that others may see changes, except in the ways that are there for it.
+            // What the thread loses here could not be asked for later.
             if mutating && *path == observer.home {
                 continue;
             }
@@ -85,6 +85,14 @@ fn calls(tool: &Value, path: &str, observer: &Observer, marked: &[Marked]) -> Ve
         call.insert(property.clone(), value(name, property, schema, path, observer));
         calls.push(Attempt::call(name, call.into()));
     }
+    // Their keys, which every thread can have, too.
+    if properties.contains_key("key") {
+        for other in marked.iter().filter(|other| other.thread() != observer.thread) {
+            let mut call = base.clone();
+            call.insert("key".to_owned(), json!(other.name()));
+            calls.insert(0, Attempt::call(name, call.into()));
+        }
+    }
     // Versions and labels of others, as far as the tool takes them.
     for property in
         ["version", "snapshot", "at"].into_iter().filter(|property| properties.contains_key(*property))
@@ -95,7 +103,7 @@ fn calls(tool: &Value, path: &str, observer: &Observer, marked: &[Marked]) -> Ve
             calls.push(Attempt::call(name, call.into()));
         }
     }
-    if crate::is_long() { calls } else { calls.into_iter().take(4).collect() }
+    if crate::is_long() { calls } else { calls.into_iter().take(6).collect() }
 }
 
 fn value(tool: &str, property: &str, schema: &Value, path: &str, observer: &Observer) -> Value {
@@ -133,6 +141,7 @@ pub(crate) fn commands(observer: &Observer, marked: &[Marked]) -> Vec<Vec<String
         &["tools"],
         &["forks"],
         &["snapshots"],
+        &["state", "list"],
         &["log"],
         &["log", "-p"],
         &["log", "--oneline"],
@@ -167,7 +176,10 @@ pub(crate) fn commands(observer: &Observer, marked: &[Marked]) -> Vec<Vec<String
         let fork = other.fork();
         let almost_fork = &fork[..fork.len() - 1];
         for args in [
-            &["cat", &almost][..],
+            &["state", "get", &name][..],
+            &["state", "get", &name[..name.len() - 1]],
+            &["state", "delete", &name],
+            &["cat", &almost],
             &["cat", &format!("{home}/{name}.txt")],
             &["stat", &inside],
             &["ls", "-l", &inside],

@@ -21,22 +21,24 @@ const CONFIG: &str = r#"
 scope = "thread"
 history = true
 quota = { bytes = "8MiB" }
+state = { enabled = true }
 workspaces = [
   { prefix = "/work", store = "s", path = "/app", scope = "rw" },
-  { prefix = "/drop", store = "s", path = "/app/drop", scope = "wo" },
+  { prefix = "/drop", store = "s", path = "/dropped", scope = "wo" },
 ]
 [agents.writer]
 scope = "hybrid"
 history = true
+state = { enabled = true }
 workspaces = [
   { prefix = "/shared", store = "s", path = "/common", scope = "rw" },
   { prefix = "/project", store = "s", path = "/book", scope = "rw" },
 ]
 [agents.keeper]
 history = true
+state = { enabled = true }
 workspaces = [
   { prefix = "/all", store = "s", path = "/", scope = "rw" },
-  { prefix = "/app", store = "s", path = "/app", scope = "ro" },
 ]
 "#;
 
@@ -184,6 +186,11 @@ fn plant(host: &Host, server: &Server) -> Vec<Connection> {
         } else {
             write(client, &format!("/shared/note-{}.txt", marked.number), "for all threads\n").unwrap();
         }
+        for value in ["1", "2"] {
+            let value = json!([content, value]).to_string();
+            client.call("state_set", json!({ "key": name, "value": value }));
+            client.call("state_set", json!({ "key": "common", "value": value }));
+        }
         client.call("snapshot", json!({ "label": marked.label() }));
         client.try_call("fork", json!({ "path": prefix, "name": marked.fork() }));
         write(client, &path, &large.replace("words", "WORDS")).unwrap_or_else(|_| {
@@ -208,6 +215,8 @@ fn assert_planted(connections: &mut [Connection], except: &[usize]) {
             json!({ "name": "grep", "arguments": { "pattern": marked.content(), "path": marked.prefix } }),
         );
         assert!(found.contains(&marked.name()), "{marked:?}: {found}");
+        let state = client.call("state_get", json!({ "key": "common" })).to_string();
+        assert!(state.contains(&marked.content()), "{marked:?}: {state}");
         let listed = client.raw_request(
             "tools/call",
             json!({ "name": "list_directory", "arguments": { "path": marked.prefix } }),
@@ -265,6 +274,8 @@ fn s12_what_one_thread_undoes_or_removes_stays_in_all_others() {
                 ("restore", json!({ "path": observer.home, "snapshot": observer.label })),
                 ("delete_directory", json!({ "path": observer.home, "recursive": true })),
                 ("delete_file", json!({ "path": format!("{}/common.txt", observer.home) })),
+                ("state_delete", json!({ "key": "common" })),
+                ("state_delete", json!({ "key": observers()[(index + 1) % 6].label.replace("label-", "") })),
                 ("undo", json!({ "since": "1h" })),
             ] {
                 ask(observer, client, &Attempt::call(tool, arguments));

@@ -34,6 +34,9 @@ pub trait ThreadLease: Debug + Send + Sync {
     /// Whether the thread has ended, as far as this process knows.
     fn has_ended(&self) -> bool;
 
+    /// Whether a call has failed because the thread has ended, so that its caller knows.
+    fn end_was_reported(&self) -> bool;
+
     /// The lease as it is now. It changes when the lease is renewed after it has expired.
     fn id(&self) -> LeaseId;
 

@@ -26,6 +26,8 @@ pub struct HeldThread {
     /// Whether the lease must be taken anew, because a Store has refused it.
     is_refused: AtomicBool,
     has_ended: AtomicBool,
+    /// Whether a call has failed because the thread has ended.
+    end_was_reported: AtomicBool,
     /// How many calls run, and the bit `ENDING`.
     calls: AtomicU64,
     /// When the last call ended, by the clock of the process.
@@ -51,6 +53,7 @@ impl HeldThread {
             lease: Mutex::new(lease),
             is_refused: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            end_was_reported: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             last_used: AtomicI64::new(process_clock::now()),
             is_used: AtomicBool::new(false),
@@ -138,11 +141,17 @@ impl HeldThread {
         self.calls.load(Ordering::Acquire) & ENDING != 0
     }
 
+    /// The error of a call after the thread has ended.
+    fn report_end(&self) -> Error {
+        self.end_was_reported.store(true, Ordering::Release);
+        Error::ThreadEnded
+    }
+
     /// Counts a call, unless the thread has ended. Waits while this process tries to end it.
     fn count_call(&self) -> Result<()> {
         loop {
             if self.has_ended() {
-                return Err(Error::ThreadEnded);
+                return Err(self.report_end());
             }
             if self.calls.fetch_add(1, Ordering::AcqRel) & ENDING == 0 {
                 return Ok(());
@@ -169,7 +178,7 @@ impl ThreadLease for HeldThread {
 
     fn check(&self) -> Result<()> {
         self.holder.renew_if_needed(self).map_err(Error::LeaseUnavailable)?;
-        if self.has_ended() { Err(Error::ThreadEnded) } else { Ok(()) }
+        if self.has_ended() { Err(self.report_end()) } else { Ok(()) }
     }
 
     fn note_expired(&self) {
@@ -178,6 +187,10 @@ impl ThreadLease for HeldThread {
 
     fn has_ended(&self) -> bool {
         HeldThread::has_ended(self)
+    }
+
+    fn end_was_reported(&self) -> bool {
+        self.end_was_reported.load(Ordering::Acquire)
     }
 
     fn id(&self) -> LeaseId {

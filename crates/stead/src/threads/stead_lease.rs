@@ -50,6 +50,10 @@ impl ThreadLease for SteadLease {
         self.thread().has_ended()
     }
 
+    fn end_was_reported(&self) -> bool {
+        self.thread().end_was_reported()
+    }
+
     fn id(&self) -> LeaseId {
         self.thread().id()
     }

@@ -53,6 +53,10 @@ impl ThreadLease for TestLease {
         self.has_ended.load(Ordering::Relaxed)
     }
 
+    fn end_was_reported(&self) -> bool {
+        false
+    }
+
     fn note_expired(&self) {}
 
     fn id(&self) -> LeaseId {
