@@ -13,8 +13,6 @@ mod mcp;
 mod mount;
 mod org;
 mod rename;
-mod state;
-mod threads;
 mod writers;
 
 use std::path::Path;
@@ -50,7 +48,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 16] = [
+pub const CASES: [Case; 14] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -65,6 +63,4 @@ pub const CASES: [Case; 16] = [
     Case { name: "mcp", run: mcp::run },
     Case { name: "mount", run: mount::run },
     Case { name: "org", run: org::run },
-    Case { name: "state", run: state::run },
-    Case { name: "threads", run: threads::run },
 ];

@@ -9,8 +9,6 @@
 mod commands;
 mod fixture;
 mod hidden_names;
-#[path = "../shared/mounted.rs"]
-mod mounted;
 mod mounts;
 mod resources;
 mod tools;

@@ -25,6 +25,5 @@ mod organizations;
 mod output;
 mod searching;
 mod serving;
-mod threads;
 mod tool_results;
 mod tools;

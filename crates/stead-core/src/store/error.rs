@@ -120,11 +120,6 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// The lease of the change's thread is gone or has expired. The caller has to renew it first.
-    #[error(
-        "this process has not renewed its lease of the thread in time, so nothing was written; try again"
-    )]
-    LeaseExpired,
     /// What was asked for existed, but is no longer retained.
     #[error("{0}")]
     Expired(String),
@@ -171,9 +166,7 @@ impl StoreError {
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
                 ErrorKind::Quota
             }
-            StoreError::Unavailable { .. } | StoreError::Stopped(_) | StoreError::LeaseExpired => {
-                ErrorKind::Unavailable
-            }
+            StoreError::Unavailable { .. } | StoreError::Stopped(_) => ErrorKind::Unavailable,
             StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }

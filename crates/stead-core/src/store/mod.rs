@@ -36,7 +36,6 @@ mod feed;
 mod fork;
 mod history;
 mod id;
-mod lease;
 mod maintenance;
 mod path_filter;
 mod quota;
@@ -65,7 +64,6 @@ pub use history::{
     ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
 };
 pub use id::{DatabaseId, RevisionId, StoreId, StoreRevisions};
-pub use lease::LeaseId;
 pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};

@@ -93,8 +93,7 @@ impl Vfs {
     /// The Stores of these Workspaces at the point in time of a revision: its own Store, and every other one of the same
     /// database. Empty if none of the Workspaces is on its Store.
     pub fn store_revisions(&self, revision: RevisionId) -> StoreRevisions {
-        let workspaces = || self.workspaces().chain(self.shared.router.state().map(|state| &**state));
-        let stores = || workspaces().map(|workspace| &**workspace.mount().store());
+        let stores = || self.workspaces().map(|workspace| &**workspace.mount().store());
         let Some(own_store) = stores().find(|store| store.id() == revision.store) else {
             return StoreRevisions::default();
         };
@@ -104,7 +103,7 @@ impl Vfs {
 }
 
 /// A Workspace at a point in time: readable, or a barrier with a reason.
-pub(super) enum PastWorkspace {
+enum PastWorkspace {
     Visible(Workspace),
     Barrier(Cow<'static, str>),
 }
@@ -142,9 +141,9 @@ impl Call<'_> {
         if let (0, Some(first_error)) = (visible, first_error) {
             return Err(first_error);
         }
-        let router = Router::new(workspaces).expect("the prefixes are unchanged, so they still differ");
-        let (state, state_time) = self.past_state(point);
-        Ok(self.vfs.with_router(router.with_state(state), state_time))
+        Ok(self
+            .vfs
+            .with_router(Router::new(workspaces).expect("the prefixes are unchanged, so they still differ")))
     }
 
     /// Replaces one Store's revision by those of all Stores that share its numbers. Fails if no Workspace is on its Store.
@@ -163,7 +162,7 @@ pub(super) fn own_numbers_error(path: &VfsPath) -> Error {
     Error::Invalid(format!("the Store of `{path}` has its own version numbers; use a time"))
 }
 
-pub(super) fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
+fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
         return Ok(PastWorkspace::Barrier("it isn't part of this view".into()));
     }

@@ -128,7 +128,6 @@ impl<'a> Batch<'a> {
         modified: Option<Timestamp>,
     ) -> Result<()> {
         self.add(path.into_path(), |_, resolved| {
-            resolved.check_mode_change(mode)?;
             Ok(Step::SetAttr { at: resolved.node_path.clone(), mode, modified })
         })
     }
@@ -251,8 +250,7 @@ fn content_size(step: &Step) -> u64 {
 /// The deepest directory that contains all of these paths. `paths` must not be empty.
 pub(super) fn common_directory(paths: &[VfsPath]) -> VfsPath {
     let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
-    // `/` stands for paths of files and names in a State together.
-    while !common.is_root() && !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {
+    while !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {
         common = common.parent().unwrap_or_else(VfsPath::root);
     }
     common

@@ -12,5 +12,4 @@ mod protocol_errors;
 mod reloading;
 mod resources;
 mod results;
-mod sessions_as_threads;
 mod tools;

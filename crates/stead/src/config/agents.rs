@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
-use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
@@ -12,7 +11,6 @@ use stead_core::tools::{OfferedWhen, ResultFormat, TOOLS, ToolChoice};
 use super::host_check::HostCheckKind;
 use super::nearest::{nearest, quoted_list};
 use super::section::{Document, Section, WithSpan};
-use super::threads::AgentThreads;
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
@@ -38,49 +36,21 @@ pub(super) fn agents(
 ) -> BTreeMap<String, AgentConfig> {
     let stores = &StoreNames::new(stores);
     let mut agents = BTreeMap::new();
-    let tables = top.named_tables("agents");
-    let names: Vec<_> = tables.iter().map(|(name, _)| name.clone()).collect();
-    for (name, section) in tables {
+    for (name, section) in top.named_tables("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let threads = AgentThreads::read(&section, &name, &names);
-        let workspaces = workspaces(document, &name, &section, stores, hide, &threads);
-        threads.check_workspaces(&section, &name, &workspaces);
+        let workspaces = workspaces(document, &name, &section, stores, hide);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
-        let state = state(&section);
         reserved_keys::agent(&section);
-        let is_empty_list = || section.has("workspaces") && section.is_empty_list("workspaces");
-        if (!section.has_similar_key("workspaces") || is_empty_list()) && !section.has_similar_key("executor")
-        {
+        if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
             section.add_problem(format!(
-                "the agent `{name}` has neither a Workspace nor an Executor, so it can do nothing; add \
-                 [[agents.{name}.workspaces]]"
+                "the agent `{name}` has no Workspace; add [[agents.{name}.workspaces]]"
             ));
         }
         section.reject_unknown_keys();
-        let AgentThreads { scope, idle_timeout, source: thread_source, .. } = threads;
-        let agent = AgentConfig {
-            description,
-            workspaces,
-            quota,
-            tools,
-            state,
-            membership: None,
-            scope,
-            idle_timeout,
-            thread_source,
-        };
-        agents.insert(name, agent);
+        agents.insert(name, AgentConfig { description, workspaces, quota, tools, membership: None });
     }
     agents
-}
-
-/// Reads `[agents.NAME.state]`: whether the agent's stead has a State. The table alone is enough.
-fn state(section: &Section<'_>) -> bool {
-    let Some(state) = section.table("state") else { return false };
-    let enabled = state.boolean("enabled");
-    state.reject_unknown_keys();
-    enabled.is_none_or(|enabled| enabled.value)
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.
@@ -114,7 +84,6 @@ fn workspaces(
     agent: &Section<'_>,
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
-    threads: &AgentThreads<'_>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -136,8 +105,7 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide, threads)
-        {
+        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide) {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -151,7 +119,6 @@ fn workspace(
     prefix: Option<VfsPath>,
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
-    threads: &AgentThreads<'_>,
 ) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
@@ -181,11 +148,9 @@ fn workspace(
         _ => ApprovalPolicy::Never,
     };
     reserved_keys::workspace(section);
-    let per = threads.per_of_workspace(section, prefix.as_ref(), scope);
     Some(WorkspaceConfig {
         prefix: prefix?,
         scope: scope?,
-        per,
         store: store?,
         path: path?.value,
         description,
@@ -196,7 +161,6 @@ fn workspace(
         quota_root: None,
         ask,
         title: None,
-        root_mode: RootMode::Changeable,
     })
 }
 

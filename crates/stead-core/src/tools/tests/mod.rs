@@ -10,7 +10,6 @@ mod model_text;
 mod offered_tools;
 mod replies;
 mod schemas;
-mod state;
 mod suggestions;
 
 use std::sync::Arc;

@@ -11,7 +11,6 @@ mod action_events;
 mod capture;
 mod directory_identity;
 mod displaced;
-mod forget;
 mod ledger_event;
 mod ledger_rows;
 mod ledger_transaction;
