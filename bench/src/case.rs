@@ -13,6 +13,8 @@ mod mcp;
 mod mount;
 mod org;
 mod rename;
+mod state;
+mod threads;
 mod writers;
 
 use std::path::Path;
@@ -48,7 +50,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 14] = [
+pub const CASES: [Case; 16] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -63,4 +65,6 @@ pub const CASES: [Case; 14] = [
     Case { name: "mcp", run: mcp::run },
     Case { name: "mount", run: mount::run },
     Case { name: "org", run: org::run },
+    Case { name: "state", run: state::run },
+    Case { name: "threads", run: threads::run },
 ];

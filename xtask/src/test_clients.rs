@@ -99,9 +99,14 @@ impl TestClients {
 
     /// Runs a script of ours with Python.
     pub(crate) fn python_script(&self, script: &str) -> Command {
+        self.python(&sources_directory().join(script))
+    }
+
+    /// Runs a script with Python.
+    pub(crate) fn python(&self, script: &Path) -> Command {
         let mut command = program(self.folder.join("python/bin/python"));
         // `-B`: writes no bytecode next to the sources.
-        command.arg("-B").arg(sources_directory().join(script));
+        command.arg("-B").arg(script);
         command
     }
 

@@ -1,16 +1,17 @@
-//! What an organization costs as it grows: reading its records, opening an agent's stead, and an agent's calls compared
-//! with those of an agent without an organization.
+//! What an organization costs as it grows: reading its records, opening an agent's stead, discovering folders, and an
+//! agent's calls compared with those of an agent without an organization.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
-use stead::{Config, Identity, Stead, Stores, filesystem_map};
+use stead::tools::ApprovalAnswer;
+use stead::{Config, Identity, Stead, Stores, Toolbox, filesystem_map};
 
 use crate::Result;
 use crate::case::Effort;
 use crate::content::{SMALL, renumber, text};
-use crate::measure::{in_turns, timed};
-use crate::table::{Table, Unit, count};
+use crate::measure::{CpuTimeScope, cpu_timed, in_turns, timed};
+use crate::table::{Table, Unit, count, with_unit};
 
 /// The sizes of the organizations, in agents.
 const SIZES: [usize; 4] = [100, 1_000, 5_000, 20_000];
@@ -25,11 +26,14 @@ const MEMBER: &str = "agent-30";
 const LEADER: &str = "agent-0";
 const PLAIN: &str = "plain";
 
-/// A table of how the work for a whole organization grows, and one of calls.
+/// Tables of how the work for a whole organization grows, of calls, and of the memory that folder ids take.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
+    // First, while the process has little memory.
+    let discoveries = discoveries(data)?;
     let organizations =
         SIZES.iter().map(|&agents| OpenOrganization::new(data, agents)).collect::<Result<Vec<_>>>()?;
-    Ok(vec![growth(&organizations, effort)?, calls(&organizations, effort)?])
+    let (growth, calls) = (growth(&organizations, effort)?, calls(&organizations, effort)?);
+    Ok(vec![growth, calls, reads(&organizations, effort)?, discoveries])
 }
 
 /// An organization of one size, with the steads of three of its agents.
@@ -43,7 +47,14 @@ struct OpenOrganization {
 /// A stead, and the folder of it that calls are made in.
 struct Caller {
     stead: Stead,
+    toolbox: Toolbox,
     folder: String,
+}
+
+impl Caller {
+    fn new(stead: Stead, folder: String) -> Self {
+        Caller { toolbox: stead.toolbox(), stead, folder }
+    }
 }
 
 impl OpenOrganization {
@@ -62,7 +73,7 @@ impl OpenOrganization {
             for number in 0..FILES {
                 stead.vfs().write(&*format!("{folder}/{number}.md"), text(number, SMALL))?;
             }
-            Ok(Caller { stead, folder })
+            Ok(Caller::new(stead, folder))
         };
         let callers = [
             caller(PLAIN, PLAIN)?,
@@ -106,7 +117,7 @@ quota = { files = 1000, bytes = "100 MiB" }
 
 /// Writes the three files of records. The first team is a leadership team.
 fn write_records(directory: &Path, agents: usize) -> Result {
-    let tools = json!(["read_file", "write_file", "list_directory"]);
+    let tools = json!(["read_file", "write_file", "list_directory", "list_folders"]);
     let organization = json!({ "id": "acme", "name": "Acme", "toolWhitelist": tools });
     let team = |index: usize| json!({ "id": format!("team-{index}"), "name": format!("Team number {index}"), "leadership": index == 0 });
     let agent = |index: usize| {
@@ -129,7 +140,7 @@ fn growth(organizations: &[OpenOrganization], effort: Effort) -> Result<Table> {
     let title = format!("an organization with {AGENTS_PER_TEAM} agents in a team");
     let mut table = Table::new(title, &labels, &[]);
     type Work = fn(&OpenOrganization) -> Result;
-    let rows: [(&str, Work); 5] = [
+    let rows: [(&str, Work); 7] = [
         ("read the records", |organization| {
             Config::read(organization.config.file())?;
             Ok(())
@@ -138,6 +149,12 @@ fn growth(organizations: &[OpenOrganization], effort: Effort) -> Result<Table> {
         ("open a leader's stead", |organization| organization.open(LEADER).map(drop)),
         ("the map of a member", |organization| map(&organization.callers[1])),
         ("the map of a leader", |organization| map(&organization.callers[2])),
+        ("`list_folders` of a member, org_shared", |organization| {
+            list_folders(&organization.callers[1], "org_shared")
+        }),
+        ("`list_folders` of a leader, org_shared", |organization| {
+            list_folders(&organization.callers[2], "org_shared")
+        }),
     ];
     for (name, work) in rows {
         eprintln!("  {name}");
@@ -161,7 +178,7 @@ fn calls(organizations: &[OpenOrganization], effort: Effort) -> Result<Table> {
     let pairs = [(columns[1], columns[0]), (columns[2], columns[0])];
     let mut table = Table::new("4 KiB files, Virtual, with the audit", &columns, &pairs);
     type Call = fn(&Caller) -> Result;
-    let rows: [(&str, Call); 3] = [("read", read), ("write", write), ("list 200", list)];
+    let rows: [(&str, Call); 1] = [("write", write)];
     for (name, call) in rows {
         for organization in organizations {
             let agents = count(organization.agents);
@@ -174,6 +191,97 @@ fn calls(organizations: &[OpenOrganization], effort: Effort) -> Result<Table> {
         }
     }
     Ok(table)
+}
+
+/// Calls that wait for nothing, by the processor time of their thread: other work of the machine doesn't count.
+fn reads(organizations: &[OpenOrganization], effort: Effort) -> Result<Table> {
+    let columns = ["without an organization", "a member", "a leader"];
+    let pairs = [(columns[1], columns[0]), (columns[2], columns[0])];
+    let mut table = Table::new("the same, processor time", &columns, &pairs);
+    type Call = fn(&Caller) -> Result;
+    let rows: [(&str, Call); 4] = [
+        ("read", read),
+        ("`read_file` by path", read_file),
+        ("list 200", list),
+        ("`list_folders`, my_private with 200 files", |caller| list_folders(caller, "my_private")),
+    ];
+    for (name, call) in rows {
+        for organization in organizations {
+            let agents = count(organization.agents);
+            eprintln!("  {name}, {agents} agents");
+            let measured = in_turns(&organization.callers, effort.rounds(), |caller, _| {
+                if name.starts_with("`list_folders`") && caller.folder.contains(PLAIN) {
+                    return Ok(None);
+                }
+                let scope = CpuTimeScope::Caller;
+                let sample = cpu_timed(scope, CALLS, || (0..CALLS).try_for_each(|_| call(caller)))?;
+                Ok(Some(sample))
+            })?;
+            table.row(format!("{name}, {agents} agents"), &measured, Unit::Time);
+        }
+    }
+    Ok(table)
+}
+
+/// How much memory the process has after many discoveries, each of which issues a new folder id.
+fn discoveries(data: &Path) -> Result<Table> {
+    const COUNTS: [usize; 5] = [1_000, 100_000, 200_000, 500_000, 1_000_000];
+    const FILES_SEEN: usize = 10;
+    let directory = data.join("discoveries");
+    std::fs::create_dir(&directory)?;
+    let file = directory.join("stead.toml");
+    let config = CONFIG.replace("kind = \"virtual\"", "kind = \"memory\"");
+    std::fs::write(&file, format!("[audit]\nenabled = false\n{config}"))?;
+    write_records(&directory, SIZES[0])?;
+    let config = Config::read(&file)?;
+    let stead = Stead::open_in(&Stores::of(&config), &config.identity(format!("acme/{MEMBER}")))?;
+    let folder = format!("/workspaces/{MEMBER}/private");
+    for number in 0..FILES_SEEN {
+        stead.vfs().write(&*format!("{folder}/{number}.md"), text(number, SMALL))?;
+    }
+    let caller = Caller::new(stead, folder);
+    let labels: Vec<_> = COUNTS.iter().map(|discoveries| count(*discoveries)).collect();
+    let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+    let mut table = Table::new(format!("discoveries of a folder with {FILES_SEEN} files"), &labels, &[]);
+    let (mut done, mut cells) = (0, Vec::new());
+    for discoveries in COUNTS {
+        eprintln!("  {discoveries} discoveries");
+        for _ in done..discoveries {
+            list_folders(&caller, "my_private")?;
+        }
+        done = discoveries;
+        cells.push(with_unit(resident_memory()?, Unit::Memory));
+    }
+    table.texts("memory of the process", cells);
+    Ok(table)
+}
+
+/// The memory of this process, in bytes.
+fn resident_memory() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes =
+        line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("the kernel reports no memory")?;
+    Ok(kibibytes.parse::<f64>()? * 1024.0)
+}
+
+/// Calls a tool, which has to succeed.
+fn call_tool(caller: &Caller, tool: &str, arguments: &Value) -> Result {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    let reply = caller.toolbox.call(tool, arguments, ApprovalAnswer::NobodyToAsk);
+    let reply = reply.map_err(|_| "a person would have to be asked")?;
+    match &reply.failure {
+        Some(failure) => Err(failure.to_string().into()),
+        None => Ok(()),
+    }
+}
+
+fn list_folders(caller: &Caller, scope: &str) -> Result {
+    call_tool(caller, "list_folders", &json!({ "scope": scope }))
+}
+
+fn read_file(caller: &Caller) -> Result {
+    call_tool(caller, "read_file", &json!({ "path": random_path(caller) }))
 }
 
 fn random_path(caller: &Caller) -> String {

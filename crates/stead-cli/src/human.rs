@@ -1,6 +1,7 @@
 //! Formats values for people, and makes text safe for a terminal.
 
 use std::path::Path;
+use std::time::Duration;
 
 use stead::store::SpecialKind;
 use stead::{NodeKind, Timestamp, name, time_text};
@@ -34,6 +35,20 @@ pub(crate) fn duration(micros: u64) -> String {
         10_000..1_000_000 => format!("{} ms", micros / 1_000),
         1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
         _ => format!("{} min", micros / 60_000_000),
+    }
+}
+
+/// A length of time in a few characters, as configurations have it: `45s`, `12m`, `3h 5m`, `2d 4h`.
+pub(crate) fn time_span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, 0) => format!("{hours}h"),
+        (0, ..) => format!("{hours}h {minutes}m"),
+        (_, 0, _) => format!("{days}d"),
+        _ => format!("{days}d {hours}h"),
     }
 }
 
@@ -115,6 +130,13 @@ mod tests {
     fn durations_stay_short() {
         let formatted = [7, 999, 3_449, 56_789, 1_234_567, 123_456_789].map(duration);
         assert_eq!(formatted, ["7 µs", "999 µs", "3.4 ms", "56 ms", "1.2 s", "2 min"]);
+    }
+
+    #[test]
+    fn time_spans_stay_short() {
+        let spans =
+            [0, 59, 60, 3_599, 3_600, 11_100, 86_400, 187_300].map(Duration::from_secs).map(time_span);
+        assert_eq!(spans, ["0s", "59s", "1m", "59m", "1h", "3h 5m", "1d", "2d 4h"]);
     }
 
     #[test]

@@ -114,6 +114,7 @@ fn tools_page() -> String {
         page.push_str(match tool.offered {
             OfferedWhen::Always => "",
             OfferedWhen::WithHistory => "\nOffered only if the configuration enables it.\n",
+            OfferedWhen::WithState => "\nOffered only to agents that have a State.\n",
             OfferedWhen::InOrganization => {
                 "\nOffered only to agents of an organization whose records give them the tool.\n"
             }

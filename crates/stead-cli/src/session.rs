@@ -188,7 +188,12 @@ impl Session {
     fn open(&self, config: &Config) -> Result<Stead, CommandError> {
         let stores = Stores::of(config);
         stores.open_audit()?;
-        let stead = Stead::open_in(&stores, &self.identity(config)?)?;
+        let identity = self.identity(config)?;
+        if config.agents.get(&identity.agent).is_some_and(|agent| agent.scope.has_threads()) {
+            // A thread past its time-out has ended, also where no server runs. What can't be removed now is removed later.
+            let _ = stores.threads().sweep();
+        }
+        let stead = Stead::open_in(&stores, &identity)?;
         stead.folders().iter().for_each(|folders| folders.prepare());
         Ok(stead)
     }

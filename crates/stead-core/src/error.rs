@@ -13,7 +13,7 @@ use crate::path::{PathError, VfsPath};
 use crate::router::WorkspaceNames;
 use crate::scope::{Access, AccessScope};
 use crate::search::{PatternError, UnknownFileType};
-use crate::store::{QuotaResource, StoreError};
+use crate::store::{QuotaResource, StoreError, VersionTag};
 use crate::vfs::RedirectKind;
 use crate::workspace::Barrier;
 
@@ -120,11 +120,16 @@ pub enum Error {
         /// Who is asking, and where it may do this.
         note: Arc<str>,
     },
-    /// The caller had access to the Workspace of this path, and has lost it meanwhile.
-    #[error("you have no access to `{path}` any more: your rights have changed")]
+    /// The caller had access to the Workspace of this path, and has lost some or all of it meanwhile.
+    #[error(
+        "{} `{path}` any more: your rights have changed",
+        if *is_readable { "you can read, but not change" } else { "you have no access to" }
+    )]
     AccessWithdrawn {
         /// The path.
         path: VfsPath,
+        /// Whether the caller may still read there.
+        is_readable: bool,
     },
     /// With this entry, git would treat its directory as a repository and follow its configuration and hooks.
     #[error(
@@ -231,6 +236,14 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// The permission bits of this Workspace's root directory can't be changed, because others use it too.
+    #[error(
+        "`{path}` is a folder that others use too, so its permission bits can't be changed; change those of what is in it"
+    )]
+    FixedRootMode {
+        /// The path.
+        path: VfsPath,
+    },
     /// The directory exists only because Workspaces lie below it.
     #[error("`{path}` contains only Workspaces, no files; use a path in one of them")]
     SyntheticDirectory {
@@ -245,8 +258,8 @@ pub enum Error {
         /// The new path.
         to: VfsPath,
     },
-    /// A whole-file write by a caller that read an older version.
-    #[error("`{path}` has changed since you read it; read it again, then write")]
+    /// A whole-file write by a caller that read or wrote an older version.
+    #[error("`{path}` has changed since you last read or wrote it; read it again, then write")]
     LostUpdate {
         /// The path.
         path: VfsPath,
@@ -279,6 +292,39 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// A key of the State doesn't have the version tag that it should.
+    #[error("{}", state_conflict_message(path, *current))]
+    StateConflict {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+        /// The version tag that the key has; `None` if the key doesn't exist.
+        current: Option<VersionTag>,
+    },
+    /// A key of the State exists that should not.
+    #[error(
+        "`{path}` already exists, with the version_tag {}; to replace it, pass that as `if_match`",
+        current.short()
+    )]
+    StateKeyExists {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+        /// Its version tag.
+        current: VersionTag,
+    },
+    /// A key of the State doesn't exist, or has expired.
+    #[error("`{path}` does not exist; list the keys to see what does")]
+    NoStateKey {
+        /// The key, as `state:NAMESPACE/KEY`.
+        path: VfsPath,
+    },
+    /// A value for the State is too long.
+    #[error("the value has {size} bytes; at most {limit} are allowed")]
+    StateValueTooLarge {
+        /// Its bytes.
+        size: u64,
+        /// The most bytes.
+        limit: u64,
+    },
     /// The history has no such item; the text names what was looked for.
     #[error("there is no {0} in the history")]
     NotInHistory(String),
@@ -296,6 +342,12 @@ pub enum Error {
     /// The call can't be recorded in the audit log, so it wasn't made.
     #[error("nothing was done, because the audit record can't be written: {0}; try again")]
     AuditUnavailable(#[source] StoreError),
+    /// The thread that the call was made in is gone, with its files.
+    #[error("the thread has ended, and its files are gone; open the thread again to start with an empty one")]
+    ThreadEnded,
+    /// The lease of the call's thread can't be renewed, so the call wasn't made.
+    #[error("nothing was done, because the lease of the thread can't be renewed: {0}; try again")]
+    LeaseUnavailable(#[source] StoreError),
     /// The call was asked to stop, and stopped before anything had changed.
     #[error("{0}")]
     Stopped(StopReason),
@@ -352,14 +404,21 @@ impl Error {
             | Error::SymlinkRefused { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
+            | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
-            Error::LostUpdate { .. } => ErrorKind::Conflict,
-            Error::NotInHistory(_) => ErrorKind::NotFound,
+            Error::LostUpdate { .. } | Error::StateConflict { .. } => ErrorKind::Conflict,
+            Error::StateKeyExists { .. } => ErrorKind::AlreadyExists,
+            Error::StateValueTooLarge { .. } => ErrorKind::TooLarge,
+            Error::NotInHistory(_) | Error::NoStateKey { .. } => ErrorKind::NotFound,
             Error::Binary { .. } | Error::AcrossWorkspaces { .. } => ErrorKind::Unsupported,
             Error::CopyMismatch { .. } => ErrorKind::Corrupt,
             // A full disk is `Quota`, whether it holds files or the audit log.
             Error::AuditUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
-            Error::AuditUnavailable(_) | Error::Stopped(_) => ErrorKind::Unavailable,
+            Error::LeaseUnavailable(StoreError::NoSpace) => ErrorKind::Quota,
+            Error::AuditUnavailable(_) | Error::LeaseUnavailable(_) | Error::Stopped(_) => {
+                ErrorKind::Unavailable
+            }
+            Error::ThreadEnded => ErrorKind::Expired,
             Error::PartiallyApplied { cause, .. } => cause.kind(),
             Error::Store { visibility: Visibility::Hidden, cause, .. } if cause_reveals_existence(cause) => {
                 ErrorKind::Denied
@@ -420,6 +479,17 @@ impl Visibility {
     }
 }
 
+/// The message for a key of the State that doesn't have the version tag that it should.
+fn state_conflict_message(path: &VfsPath, current: Option<VersionTag>) -> String {
+    match current {
+        Some(tag) => format!(
+            "`{path}` has changed: its version_tag is {} now; read it again, then repeat the change with that tag",
+            tag.short()
+        ),
+        None => format!("`{path}` does not exist any more; to create it, leave out `if_match`"),
+    }
+}
+
 /// The message for a path in a Workspace that is a barrier.
 fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: &Barrier) -> String {
     match barrier {
@@ -431,6 +501,10 @@ fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: &Barrier) -> St
         Barrier::ExcludedFromFork => format!(
             "`{path}` is not part of the fork: `{workspace}` was a nested Workspace when the fork was made, so the \
              fork doesn't contain it"
+        ),
+        Barrier::ThreadFiles => format!(
+            "`{path}` isn't part of the Workspace around it: the directory `{workspace}` is reserved for the files of \
+             threads; choose another path"
         ),
     }
 }
@@ -517,7 +591,9 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
             format!("`{path}` has changed since it was read; read it again, then repeat the change")
         }
         StoreError::EditMismatch(mismatch) => format!("{}`{path}` {mismatch}", mismatch.prefix()),
-        StoreError::Special(kind) => format!("`{path}` is a {kind}, which can't be read or written"),
+        StoreError::Special(kind) => {
+            format!("`{path}` is or contains a {kind}, which can't be read, written or copied")
+        }
         StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
         StoreError::Protected { path: inner } if inner == "." => format!(
             "`{path}` can't be moved, copied or removed as a whole: it is protected and read-only for agents"
@@ -559,6 +635,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Stopped(reason) => reason.to_string(),
         StoreError::Invalid(detail) => format!("`{path}`: {detail}"),
         StoreError::Unsupported(detail) => format!("`{path}`: {detail}"),
+        StoreError::LeaseExpired => format!("`{path}` was not changed: {cause}"),
         StoreError::Expired(detail) => format!("`{path}`: {detail}"),
         StoreError::Unavailable { what: detail, .. } => {
             format!("`{path}` can't be reached right now: {detail}; try again")

@@ -22,7 +22,7 @@ use crate::name::escape_text;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::QuotaLimits;
-use crate::tools::Toolbox;
+use crate::tools::{OfferedWhen, Toolbox};
 use crate::vfs::Vfs;
 use crate::workspace::{ApprovalPolicy, Workspace};
 
@@ -40,8 +40,22 @@ const REMAINDER_LINE_BYTES: usize = 64;
 const MAX_NAMED_WORKSPACES: usize = 12;
 const MAX_SENTENCE_BYTES: usize = 800;
 
-/// The map of the Workspaces that these tools work in.
+/// The map of the Workspaces that these tools work in. If there is a State, one line names it.
 pub fn filesystem_map(tools: &Toolbox) -> String {
+    let map = workspaces_map(tools);
+    let state_tools = tools.offered().filter(|tool| tool.offered == OfferedWhen::WithState);
+    let state_tools: Vec<_> = state_tools.map(|tool| format!("`{}`", tool.name)).collect();
+    if state_tools.is_empty() {
+        return map;
+    }
+    let state = format!(
+        "\nYou also have a State: keys with JSON values that are yours alone ({}).\n",
+        state_tools.join(", ")
+    );
+    map + &state
+}
+
+fn workspaces_map(tools: &Toolbox) -> String {
     let workspaces: Vec<_> = tools.vfs().workspaces().collect();
     if workspaces.is_empty() {
         return "# Filesystem Map\n\nYou have no Workspaces, so you have no file access.\n".to_owned();

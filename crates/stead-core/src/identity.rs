@@ -21,6 +21,9 @@ use uuid::Uuid;
 use crate::clock::Timestamp;
 use crate::name::escape_text;
 
+/// The agent name of Stead itself, where it acts without being asked by an agent or a person.
+pub const SYSTEM_AGENT: &str = "system";
+
 /// The caller's identity. It comes from the connection, never from a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {

@@ -46,4 +46,4 @@ pub use store::{Store, StoreError, StoreResult};
 pub use text_encoding::TextEncoding;
 pub use tools::{Reply, Tool, Toolbox};
 pub use vfs::Vfs;
-pub use workspace::{ApprovalPolicy, Barrier, ForkOrigin, Mount, Workspace};
+pub use workspace::{ApprovalPolicy, Barrier, ForkOrigin, Mount, RootMode, Workspace};

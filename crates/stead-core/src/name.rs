@@ -76,6 +76,23 @@ pub fn escape_name(bytes: &[u8]) -> Escaped<'_> {
     Escaped { bytes, backslash: "\\\\", is_name: true }
 }
 
+/// What to write for the first escape of a listed name that a caller wrote as it was shown, after a semicolon. `None` if
+/// the text has no escape of a character that a path can contain.
+pub(crate) fn escape_hint(text: &str) -> Option<String> {
+    text.match_indices("\\u{").find_map(|(start, prefix)| {
+        let (code, _) = text[start + prefix.len()..].split_once('}')?;
+        let character = char::from_u32(u32::from_str_radix(code, 16).ok()?)?;
+        let is_escaped = is_misleading(character) || is_invisible(character);
+        (is_escaped && !character.is_control()).then(|| {
+            let code = u32::from(character);
+            format!(
+                "; `\\u{{{code:x}}}` in a listed name stands for the invisible character U+{code:04X}: pass that \
+                 character itself, in JSON as \\u{code:04x}"
+            )
+        })
+    })
+}
+
 /// Displays text, such as a pattern or a line of a file, with everything escaped that could control a terminal. A `\`
 /// is an ordinary character here and stays single.
 pub fn escape_text(text: &str) -> Escaped<'_> {

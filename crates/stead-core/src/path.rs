@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::{escape_name, escape_text};
+use crate::name::{escape_hint, escape_name, escape_text};
 
 /// The longest component, in bytes.
 pub const MAX_COMPONENT: usize = 255;
@@ -24,10 +24,15 @@ pub const MAX_COMPONENT: usize = 255;
 pub const MAX_PATH: usize = 4096;
 /// The deepest path, in components.
 pub const MAX_DEPTH: usize = 64;
+/// What the name of something in a State begins with. A file's path begins with `/`.
+const STATE_PREFIX: &str = "state:";
 
 /// An absolute, canonical logical path: `/`, or `/` and components joined by `/`.
 ///
 /// It holds no `.`, no `..`, no empty component, no control character and no backslash.
+///
+/// The history and the audit also name keys of a State: `state:NAMESPACE/KEY` ([`VfsPath::is_state`]). No text parses to
+/// such a name, and no Workspace contains it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VfsPath(Box<str>);
@@ -50,7 +55,7 @@ pub enum PathError {
     #[error("`{0}` isn't valid UTF-8; paths have to be UTF-8")]
     NotUtf8(String),
     /// The path contains a backslash; paths are `/`-separated on every host.
-    #[error("`{0}` contains a backslash; separate components with `/`")]
+    #[error("`{0}` contains a backslash; separate components with `/`{hint}", hint = escape_hint(.0).unwrap_or_default())]
     Backslash(String),
     /// One component is too long.
     #[error("a component of the path has {length} bytes; at most {MAX_COMPONENT} are allowed")]
@@ -94,6 +99,34 @@ impl VfsPath {
             return Err(PathError::Backslash(escape_text(text).to_string()));
         }
         VfsPath::root().join_components(text)
+    }
+
+    /// The name of a State as a whole: `state:`.
+    pub(crate) fn state_root() -> Self {
+        VfsPath(STATE_PREFIX.into())
+    }
+
+    /// The name of a State's namespace: `state:NAMESPACE`. The text was checked.
+    pub(crate) fn of_state_namespace(namespace: &str) -> Self {
+        VfsPath(format!("{STATE_PREFIX}{namespace}").into())
+    }
+
+    /// The name of a State's key: `state:NAMESPACE/KEY`. Both texts were checked.
+    pub(crate) fn of_state_key(namespace: &str, key: &str) -> Self {
+        VfsPath(format!("{STATE_PREFIX}{namespace}/{key}").into())
+    }
+
+    /// Whether this names something in a State rather than a file.
+    pub fn is_state(&self) -> bool {
+        self.0.starts_with(STATE_PREFIX)
+    }
+
+    /// The path that a record of the history or the audit has: a file's path, or the name of something in a State.
+    pub fn from_record(text: &str) -> Result<Self, PathError> {
+        if text.starts_with(STATE_PREFIX) && text.len() <= MAX_PATH && !text.contains(char::is_control) {
+            return Ok(VfsPath(text.into()));
+        }
+        VfsPath::parse(text)
     }
 
     /// Resolves the target of a symlink that is in the directory `self`. An absolute target starts at `/`.
@@ -171,12 +204,13 @@ impl VfsPath {
         self.components().next_back()
     }
 
-    /// The directory that holds this path; `None` for `/`.
+    /// The directory that holds this path; `None` for `/`, and for a State as a whole.
     pub fn parent(&self) -> Option<VfsPath> {
         if self.is_root() {
             return None;
         }
         match self.0.rfind('/') {
+            None if self.is_state() => (&*self.0 != STATE_PREFIX).then(VfsPath::state_root),
             Some(0) | None => Some(VfsPath::root()),
             Some(slash) => Some(VfsPath(self.0[..slash].into())),
         }
@@ -205,7 +239,10 @@ impl VfsPath {
     /// The rest of this path below `prefix`, without a leading `/`; `None` if the path isn't at or below `prefix`.
     pub fn strip_prefix(&self, prefix: &VfsPath) -> Option<&str> {
         if prefix.is_root() {
-            return Some(&self.0[1..]);
+            return self.0.strip_prefix('/');
+        }
+        if &*prefix.0 == STATE_PREFIX {
+            return self.0.strip_prefix(STATE_PREFIX);
         }
         let rest = self.0.strip_prefix(&*prefix.0)?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }

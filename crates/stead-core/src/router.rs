@@ -37,6 +37,8 @@ pub struct Router {
     by_prefix: HashSet<ByPrefix>,
     /// Bit `d` is set if some prefix has `d` components; `route` tries no other lengths.
     depths: u128,
+    /// The Workspace that holds the stead's State. No path leads to it.
+    state: Option<Arc<Workspace>>,
 }
 
 /// A Workspace that stands for its prefix in a table.
@@ -94,7 +96,18 @@ impl Router {
         }
         let depths = workspaces.iter().fold(0, |depths, workspace| depths | 1 << workspace.prefix().depth());
         let by_prefix = workspaces.iter().cloned().map(ByPrefix).collect();
-        Ok(Router { workspaces, by_prefix, depths })
+        Ok(Router { workspaces, by_prefix, depths, state: None })
+    }
+
+    /// The same router with the Workspace of the stead's State, which is kept apart: no path is routed to it, and it isn't
+    /// among the Workspaces.
+    pub(crate) fn with_state(self, state: Option<Arc<Workspace>>) -> Self {
+        Router { state, ..self }
+    }
+
+    /// The Workspace of the stead's State, if there is one. Its prefix is `state:`.
+    pub fn state(&self) -> Option<&Arc<Workspace>> {
+        self.state.as_ref()
     }
 
     /// The usable Workspaces, without barriers, sorted by prefix.
@@ -109,6 +122,9 @@ impl Router {
 
     /// The Workspace with the longest prefix of this path; `None` if no Workspace contains it.
     pub fn route<'a, 'p>(&'a self, path: &'p VfsPath) -> Option<Route<'a, 'p>> {
+        if path.is_state() {
+            return None;
+        }
         let text = path.as_str();
         let mut end = text.len();
         let mut depth = path.depth();

@@ -121,8 +121,19 @@ pub struct Workspace {
     quota_root: Option<StorePath>,
     approval_policy: ApprovalPolicy,
     title: Option<Arc<str>>,
+    root_mode: RootMode,
     fork_origin: Option<Arc<ForkOrigin>>,
     barrier: Option<Barrier>,
+}
+
+/// Who may change the permission bits of a Workspace's root directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RootMode {
+    /// Every caller that may write in the Workspace.
+    #[default]
+    Changeable,
+    /// No caller: others use the directory too, and without its permission bits, the host would refuse it to all.
+    Fixed,
 }
 
 /// Where the content of a fork comes from. An agent that loses the right to read it there loses it in the fork, too.
@@ -144,6 +155,18 @@ pub enum Barrier {
     NotInPast(Cow<'static, str>),
     /// The path was a separate Workspace when the fork was made, and was excluded from the fork.
     ExcludedFromFork,
+    /// The directory has the files of threads, which only the Workspaces of each thread show.
+    ThreadFiles,
+}
+
+impl Barrier {
+    /// Whether nothing at all is said about what is there, not even an Access Scope.
+    pub(crate) fn hides_scope(&self) -> bool {
+        match self {
+            Barrier::NotInPast(_) => false,
+            Barrier::ExcludedFromFork | Barrier::ThreadFiles => true,
+        }
+    }
 }
 
 /// Whether a person has to approve calls in a Workspace. The stricter policy is the greater one.
@@ -201,6 +224,7 @@ impl Workspace {
             quota_root: None,
             approval_policy: ApprovalPolicy::Never,
             title: None,
+            root_mode: RootMode::Changeable,
             fork_origin: None,
             barrier: None,
         }
@@ -253,6 +277,11 @@ impl Workspace {
     /// Sets a quota for a directory of the Store that contains the Mount's: what is beside the Mount counts too.
     pub fn with_quota_at(self, root: &VfsPath, quota: QuotaLimits) -> Self {
         Workspace { quota, quota_root: Some(StorePath::from_checked(&root.as_str()[1..])), ..self }
+    }
+
+    /// Sets who may change the permission bits of the root directory.
+    pub fn with_root_mode(self, root_mode: RootMode) -> Self {
+        Workspace { root_mode, ..self }
     }
 
     /// Sets a name for people. Refusals in this Workspace name it.
@@ -320,6 +349,11 @@ impl Workspace {
     /// Where the content comes from, if the Workspace is a fork.
     pub fn fork_origin(&self) -> Option<&ForkOrigin> {
         self.fork_origin.as_deref()
+    }
+
+    /// Who may change the permission bits of the root directory.
+    pub fn root_mode(&self) -> RootMode {
+        self.root_mode
     }
 
     /// The name for people, if it has one.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use stead::{Identity, Stead};
 use stead_core::tools::{Failure, ResultFormat, Toolbox};
+use stead_core::vfs::InUse;
 use stead_core::{ErrorKind, filesystem_map};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -148,6 +149,17 @@ impl LiveStead {
     pub(crate) fn is_needed(&self, idle: Duration) -> bool {
         let has_read = || self.current.read().toolbox.vfs().has_read_files();
         self.pending_approvals.has_open() || (idle < READ_SET_LIFETIME && has_read())
+    }
+
+    /// Counts as a call that runs in the stead's thread until the guard is dropped. `None` if the stead isn't a thread's.
+    pub(crate) fn keep_in_use(&self) -> stead::Result<Option<InUse>> {
+        let view = self.current();
+        Ok(view.toolbox.vfs().lease().map(|lease| Arc::clone(lease).begin()).transpose()?)
+    }
+
+    /// Whether the stead is that of a thread that has ended.
+    pub(crate) fn thread_has_ended(&self) -> bool {
+        self.current.read().toolbox.vfs().lease().is_some_and(|lease| lease.has_ended())
     }
 
     /// Counts one more listener until the guard is dropped; `None` if the limit is reached.

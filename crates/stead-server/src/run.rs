@@ -21,9 +21,10 @@ const SPARE_THREADS: usize = 12;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves one identity over standard input and output, until the client closes its end or a signal asks the process to
-/// end.
+/// end. If the agent works in threads, no idle time-out ends its thread meanwhile.
 pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
     let live_stead = steads.get(identity)?;
+    let _in_use = live_stead.keep_in_use()?;
     let runtime = build_runtime(live_stead.limits().calls_per_identity).map_err(start_error)?;
     let steads = Arc::clone(steads);
     let result = runtime.block_on(async move {

@@ -1,10 +1,11 @@
 //! The steads of a server: one per identity, as the current configuration describes them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use stead::tools::ResultFormat;
-use stead::{Config, Identity, LiveEntry, LiveSteads, Result, Stead};
+use stead::{Config, DestroyedThread, Identity, LiveEntry, LiveSteads, Result, Stead};
 
 use crate::call_scheduler::CallScheduler;
 use crate::limits::ServerLimits;
@@ -20,7 +21,11 @@ pub struct SteadRegistry {
     metrics: Arc<Metrics>,
     scheduler: Arc<CallScheduler>,
     results: ResultFormat,
+    last_sweep: Mutex<Option<Instant>>,
 }
+
+/// How often threads whose idle time-out has passed are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 impl SteadRegistry {
     /// A registry for this configuration. Opens nothing yet.
@@ -31,6 +36,7 @@ impl SteadRegistry {
             metrics: Arc::default(),
             scheduler: CallScheduler::new(limits.running_calls),
             results: ResultFormat::Text,
+            last_sweep: Mutex::default(),
         }
     }
 
@@ -60,6 +66,11 @@ impl SteadRegistry {
         })
     }
 
+    /// Ends the thread of an identity: see [`LiveSteads::end_thread`].
+    pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
+        self.live.end_thread(identity)
+    }
+
     /// Whether an agent has access: see [`LiveSteads::has_access`].
     pub(crate) fn has_access(&self, agent: &str) -> bool {
         self.live.has_access(agent)
@@ -85,10 +96,25 @@ impl SteadRegistry {
         self.live.stores().open_audit()
     }
 
-    /// Looks for changes outside the configuration, forks that were created or discarded, and evicts idle steads.
+    /// Looks for changes outside the configuration, forks that were created or discarded, evicts idle steads, and ends the
+    /// threads whose idle time-out has passed.
     pub fn refresh(&self) {
         self.live.refresh();
         self.live.evict_idle();
+        if self.sweep_is_due() {
+            // What can't be removed now is tried again by the next sweep.
+            let _ = self.live.sweep_threads();
+        }
+    }
+
+    /// Whether the last sweep was long enough ago. Then this counts as the next one.
+    fn sweep_is_due(&self) -> bool {
+        let mut last = self.last_sweep.lock();
+        let is_due = last.is_none_or(|last| last.elapsed() >= SWEEP_INTERVAL);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
     }
 }
 

@@ -12,13 +12,14 @@ mod memory;
 pub mod physical;
 mod state_folder;
 pub mod sync;
+pub mod threads;
 pub mod virtual_store;
 
 pub use audit::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
     AuditQuery, AuditVerified, verify_archive,
 };
-pub use database::{Database, DatabaseOptions};
+pub use database::{Database, DatabaseOptions, StateOwner};
 pub use durability::Durability;
 pub use host_path::{resolve_existing_prefix, resolve_symlinks};
 pub use memory::MemoryStore;
@@ -26,4 +27,8 @@ pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
 };
 pub use state_folder::{state_folder_name, state_folder_of, state_folders};
+pub use threads::{
+    EndWhen, Ending, EndingThread, Entered, EnteredAs, HeldThread, LeaseHolder, RemovedThread, ThreadKey,
+    ThreadRecord,
+};
 pub use virtual_store::{ForkRecord, VirtualStore};

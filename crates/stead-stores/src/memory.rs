@@ -10,7 +10,9 @@ use stead_core::store::{
 };
 use stead_core::{Store, StoreResult};
 
-use crate::database::Database;
+use crate::database::group_commit::CommitSync;
+use crate::database::{Database, make_volume};
+use crate::threads::{RemovedThread, ThreadKey, remove_thread, thread_namespace, threads_with_volumes};
 use crate::virtual_store::VirtualStore;
 
 /// A Virtual Store in memory, for tests and for what need not outlive the process. Clones are the same Store.
@@ -21,6 +23,38 @@ impl MemoryStore {
     /// An empty one.
     pub fn new() -> Self {
         MemoryStore(Database::in_memory().store(["memory"]).expect("a new database takes a volume"))
+    }
+}
+
+/// The volumes of threads. A thread and its leases are in another database, which this Store's transactions can't see: it
+/// checks no lease. A `Vfs` that has a lease checks it in the process, just before each change
+/// ([`stead_core::vfs::ThreadLease::check`]). For the same reason another process that removes a thread can't remove its volume
+/// here: the process that has this Store compares [`MemoryStore::threads`] with the threads that exist.
+impl MemoryStore {
+    /// A thread's own volume in this Store's database. It is made at the first use.
+    pub fn thread_volume(&self, thread: i64, key: &ThreadKey) -> StoreResult<MemoryStore> {
+        let database = self.0.database();
+        let namespace = thread_namespace((thread, key), ["memory"])?;
+        let name = namespace.clone();
+        database.0.write(CommitSync::Deferred, move |transaction| {
+            make_volume(transaction, &name, Some(thread)).map(|_| ())
+        })?;
+        Ok(MemoryStore(database.volume(namespace)?))
+    }
+
+    /// The threads that have a volume here, by their numbers.
+    pub fn threads(&self) -> StoreResult<Vec<i64>> {
+        Ok(threads_with_volumes(&*self.0.database().0.reader()?)?)
+    }
+
+    /// Removes a thread's volume, its forks and its snapshots from this Store's database, and returns what that was.
+    pub fn remove_thread(&self, thread: i64, key: &ThreadKey) -> StoreResult<RemovedThread> {
+        let (database, key) = (self.0.database(), key.clone());
+        let (removed, volumes) = database
+            .0
+            .write(CommitSync::Deferred, move |transaction| remove_thread(transaction, thread, &key))?;
+        database.0.forget_volumes_in(&volumes);
+        Ok(removed)
     }
 }
 

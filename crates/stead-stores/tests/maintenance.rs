@@ -35,7 +35,7 @@ fn vfs_for(store: &VirtualStore, clock: Arc<dyn Clock>) -> Vfs {
 }
 
 fn new_snapshot(label: &str) -> NewSnapshot {
-    NewSnapshot { agent: "a".into(), prefix: None, label: Some(label.into()), at: Timestamp(0) }
+    NewSnapshot { agent: "a".into(), prefix: None, label: Some(label.into()), at: Timestamp(0), lease: None }
 }
 
 fn without_grace() -> GcOptions {

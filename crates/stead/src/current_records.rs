@@ -18,14 +18,14 @@ use crate::old_layout::folder_parts;
 /// How long what is known of the files counts as current.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The organizations of a configuration, read again when the files of their records change.
+/// The organizations of a configuration, read again when the files of their records change. For records in the
+/// configuration file, that is the configuration file.
 ///
-/// If such a file is gone, its organization has no rights until it is back. If it isn't valid, the last valid records
-/// stay in use.
+/// If a file of records is gone, its organization has no rights until it is back. If it isn't valid, or if the
+/// configuration file is gone or empty, the last valid records stay in use.
 #[derive(Debug)]
 pub(crate) struct CurrentRecords {
     config_file: PathBuf,
-    files: Vec<PathBuf>,
     state: Mutex<State>,
 }
 
@@ -35,7 +35,9 @@ pub(crate) type RecordFingerprints = Vec<Option<FileFingerprint>>;
 
 #[derive(Debug)]
 struct State {
-    checked: Instant,
+    /// When the files were last compared; `None` if that has to happen before the next use.
+    checked: Option<Instant>,
+    files: Vec<PathBuf>,
     fingerprints: RecordFingerprints,
     /// The organizations by their ids.
     organizations: HashMap<String, Arc<Organization>>,
@@ -68,12 +70,10 @@ impl FileFingerprint {
 impl CurrentRecords {
     /// The records that a configuration was read with.
     pub(crate) fn of(config: &Config) -> Self {
-        let files: Vec<_> = config.record_files().map(Path::to_owned).collect();
-        let state = State::of(config);
-        CurrentRecords { config_file: config.file().to_owned(), files, state: Mutex::new(state) }
+        CurrentRecords { config_file: config.file().to_owned(), state: Mutex::new(State::of(config)) }
     }
 
-    /// Takes over the records of a configuration that was read meanwhile, with the same files.
+    /// Takes over the records of a configuration that was read meanwhile from the same file.
     pub(crate) fn update(&self, config: &Config) {
         self.state.lock().replace(config);
     }
@@ -81,7 +81,8 @@ impl CurrentRecords {
     /// An organization as its records are now; `None` if it has none.
     pub(crate) fn organization(&self, id: &str) -> Option<Arc<Organization>> {
         let mut state = self.state.lock();
-        if !self.files.is_empty() && state.checked.elapsed() >= CHECK_INTERVAL {
+        let is_recent = |checked: Instant| checked.elapsed() < CHECK_INTERVAL;
+        if !state.files.is_empty() && !state.checked.is_some_and(is_recent) {
             self.check(&mut state);
         }
         state.organizations.get(id).cloned()
@@ -106,29 +107,40 @@ impl CurrentRecords {
     }
 
     fn check(&self, state: &mut State) {
-        let fingerprints: Vec<_> = self.files.iter().map(|file| FileFingerprint::of(file)).collect();
+        // What changes from here on is found by the next check, however long this one takes.
+        let start = Instant::now();
+        let fingerprints: Vec<_> = state.files.iter().map(|file| FileFingerprint::of(file)).collect();
         if fingerprints != state.fingerprints {
             match Config::read(&self.config_file) {
-                Ok(config) => {
+                // An empty file is probably in the middle of being written.
+                Ok(config) if !config.is_empty() => {
                     state.replace(&config);
+                    state.checked = Some(start);
                     return;
                 }
                 // A file that is being replaced may be missing for a moment, and then there are no rights for that
                 // moment.
-                Err(_) if !self.files.iter().all(|file| is_readable(file)) => state.organizations.clear(),
-                Err(_) => {}
+                Err(_) if !self.are_records_readable(state) => state.organizations.clear(),
+                Ok(_) | Err(_) => {}
             }
             state.fingerprints = fingerprints;
         }
-        state.checked = Instant::now();
+        state.checked = Some(start);
+    }
+
+    /// Whether all files of records can be read. The configuration file isn't one of them.
+    fn are_records_readable(&self, state: &State) -> bool {
+        state.files.iter().filter(|file| **file != self.config_file).all(|file| is_readable(file))
     }
 }
 
 impl State {
     fn of(config: &Config) -> Self {
-        let (fingerprints, organizations) = (config.record_fingerprints().to_vec(), organizations(config));
+        let (files, fingerprints) = config.followed_records().unzip();
+        let organizations = organizations(config);
         let ids = organizations.keys().cloned().collect();
-        State { checked: Instant::now(), fingerprints, organizations, ids }
+        // The files may have changed since the configuration was read.
+        State { checked: None, files, fingerprints, organizations, ids }
     }
 
     fn replace(&mut self, config: &Config) {

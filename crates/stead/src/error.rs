@@ -36,6 +36,27 @@ pub enum Error {
         /// Whether `known` is the agent that was probably meant.
         is_near: bool,
     },
+    /// The agent works in threads, and no thread was named.
+    #[error(
+        "the agent `{}` works in threads, so a thread has to be named: with `--thread NAME` at the command line, or with \
+         a token that has a thread",
+        escape_name(.agent.as_bytes())
+    )]
+    ThreadNeeded {
+        /// The agent.
+        agent: String,
+    },
+    /// There is no thread of this name.
+    #[error("the agent `{}` has no thread `{}`", escape_name(.agent.as_bytes()), escape_name(.thread.as_bytes()))]
+    UnknownThread {
+        /// The agent.
+        agent: String,
+        /// The thread.
+        thread: String,
+    },
+    /// The thread can't be ended now, because it is in use.
+    #[error("{0}")]
+    ThreadInUse(String),
     /// The agent has no fork of this name.
     #[error("you have no fork `{}`{}", escape_name(.name.as_bytes()), forks_hint(.known))]
     UnknownFork {
@@ -130,7 +151,10 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
-            Error::AmbiguousOperation { .. } => ErrorKind::Invalid,
+            Error::AmbiguousOperation { .. } | Error::ThreadNeeded { .. } => ErrorKind::Invalid,
+            Error::UnknownThread { .. } => ErrorKind::NotFound,
+            // A conflict, not a state that waiting alone would end.
+            Error::ThreadInUse(_) => ErrorKind::Conflict,
             Error::UnknownFork { .. } | Error::UnknownPoint { .. } | Error::UnknownToken { .. } => {
                 ErrorKind::NotFound
             }

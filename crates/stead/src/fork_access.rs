@@ -103,6 +103,7 @@ mod tests {
             approval_policy: ApprovalPolicy::Changes,
             excluded: vec![VfsPath::parse("/old").unwrap()],
             created: Timestamp(0),
+            lease: None,
         };
         Forks::fork(&database.store(["notes"]).unwrap(), &fork).unwrap();
         database.fork_records("bob").unwrap().remove(0)

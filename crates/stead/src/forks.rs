@@ -35,11 +35,11 @@ struct ForkEntry {
 }
 
 impl Forks {
-    /// Loads the forks of an agent. If they can't be read, the stead opens without them, and only the methods about
+    /// Loads the forks of an owner, which is an agent or a thread. If they can't be read, the stead opens without them, and only the methods about
     /// forks fail.
-    pub(crate) fn load(config: &Arc<Config>, agent: &str, stores: &Stores) -> Self {
+    pub(crate) fn load(config: &Arc<Config>, owner: &str, stores: &Stores) -> Self {
         let mut forks = Forks { config: Some(Arc::clone(config)), ..Forks::default() };
-        match stores.forks(agent) {
+        match stores.forks(owner) {
             Ok(stored) => {
                 for (record, store) in stored {
                     let shown = shown_fork(config, &record);
@@ -150,7 +150,7 @@ impl Stead {
         let base = base.into_path();
         let path = base.as_ref().ok().map(VfsPath::to_string);
         let created = self.single_record("fork", path.as_deref(), error_kind, |stead| {
-            let owner = stead.vfs.identity().agent.clone();
+            let owner = stead.owner().to_string();
             stead.make_fork(&base?, name, &owner)
         });
         let (fork, store) = created?;
@@ -175,6 +175,18 @@ impl Stead {
             {
                 return Err(Error::unknown_agent(config, agent));
             }
+            if stead.owner().thread.is_some() {
+                return Err(Error::Invalid(
+                    "a fork that is made in a thread belongs to the thread, so it can't be given to another agent".into(),
+                ));
+            }
+            let config = stead.forks.config.as_ref();
+            if config.and_then(|config| config.agent(agent)).is_some_and(|agent| agent.scope.has_threads()) {
+                return Err(Error::Invalid(format!(
+                    "the forks of the agent `{}` belong to its threads, so it can't be given one",
+                    agent.escape_debug()
+                )));
+            }
             Ok(stead.make_fork(&base?, name, agent)?.0)
         })
     }
@@ -183,7 +195,7 @@ impl Stead {
         let name: ForkName = name
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
-        let is_own = owner == self.vfs.identity().agent;
+        let is_own = owner == self.owner().to_string();
         let name_taken =
             || Error::AlreadyExists(format!("a fork `{name}` exists already; choose another name"));
         if is_own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {

@@ -14,6 +14,7 @@ use stead_core::store::{
     VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
+use stead_stores::MemoryStore;
 
 use crate::error::Error;
 
@@ -53,6 +54,8 @@ pub(crate) struct LazyStore {
     opened: RwLock<Option<Arc<dyn Store>>>,
     /// Held while the Store is being opened, so that it is opened once.
     open_lock: Mutex<()>,
+    /// The Store, if it is a Memory Store.
+    memory: Option<Arc<MemoryStore>>,
 }
 
 impl LazyStore {
@@ -65,7 +68,21 @@ impl LazyStore {
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
         let (opened, open_lock) = (RwLock::default(), Mutex::default());
-        LazyStore { name: name.into(), id, info, abilities, open_fn: Box::new(open), opened, open_lock }
+        let (name, open_fn) = (name.into(), Box::new(open));
+        LazyStore { name, id, info, abilities, open_fn, opened, open_lock, memory: None }
+    }
+
+    /// A Memory Store, which is always open.
+    pub(crate) fn of_memory(name: impl Into<String>, store: MemoryStore) -> Self {
+        let (id, info, store) = (store.id(), store.info(), Arc::new(store));
+        let opened = Arc::clone(&store);
+        let lazy = LazyStore::new(name, id, info, Abilities::ALL, move || Ok(Arc::clone(&opened) as _));
+        LazyStore { memory: Some(store), ..lazy }
+    }
+
+    /// The Store, if it is a Memory Store.
+    pub(crate) fn memory(&self) -> Option<&Arc<MemoryStore>> {
+        self.memory.as_ref()
     }
 
     /// The Store, if it is open and usable.
@@ -347,7 +364,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use stead_core::store::{NodeKind, StoreKind, StorePath};
-    use stead_stores::MemoryStore;
 
     use super::*;
 

@@ -3,18 +3,21 @@
 //! Getting one identity's stead never waits for the opening of another's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead_core::store::Subscription;
+use stead_core::vfs::ThreadLease;
 use stead_core::{Identity, VfsPath};
+use stead_stores::ThreadKey;
 
 use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
+use crate::threads::DestroyedThread;
 
 /// How long an entry stays that nobody uses.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -65,7 +68,7 @@ struct Withdrawal {
     config: Config,
     /// The agents that have no access until the new configuration is in use.
     agents: BTreeSet<String>,
-    /// The organizations whose agents have none until then, because something in their records has changed.
+    /// The organizations whose agents have none until then, because something other than their records has changed.
     organizations: BTreeSet<String>,
 }
 
@@ -78,11 +81,41 @@ struct Slot<T> {
     opening: Arc<Mutex<()>>,
     /// The agents on whose access depends what the forks of `live` show.
     fork_makers: BTreeSet<String>,
+    /// The thread that `live` is of, if the agent works in threads.
+    thread: Option<Weak<dyn ThreadLease>>,
+}
+
+impl<T> Slot<T> {
+    /// Whether the thread that `live` is of has ended.
+    fn has_ended(&self) -> bool {
+        let thread = self.thread.as_ref().and_then(Weak::upgrade);
+        thread.is_some_and(|thread| thread.has_ended())
+    }
+
+    /// Whether a call has failed for that reason, so that its caller knows.
+    fn end_was_reported(&self) -> bool {
+        let thread = self.thread.as_ref().and_then(Weak::upgrade);
+        thread.is_some_and(|thread| thread.end_was_reported())
+    }
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Slot { live: None, last_used: Instant::now(), opening: Arc::default(), fork_makers: BTreeSet::new() }
+        let (opening, fork_makers) = (Arc::default(), BTreeSet::new());
+        Slot { live: None, last_used: Instant::now(), opening, fork_makers, thread: None }
+    }
+}
+
+/// What a slot has to know of the stead of its entry.
+struct SlotFacts {
+    fork_makers: BTreeSet<String>,
+    thread: Option<Weak<dyn ThreadLease>>,
+}
+
+impl SlotFacts {
+    fn of(stead: &Stead) -> Self {
+        let thread = stead.vfs().lease().map(Arc::downgrade);
+        SlotFacts { fork_makers: stead.forks.makers().clone(), thread }
     }
 }
 
@@ -160,20 +193,24 @@ impl<T: LiveEntry> LiveSteads<T> {
                 (Arc::clone(&state.stores), state.epoch)
             };
             let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let result = result.map(|stead| (stead.forks.makers().clone(), Arc::new(make(&stead))));
+            let result = result.map(|stead| (SlotFacts::of(&stead), Arc::new(make(&stead))));
             let mut state = self.state.lock();
             match result {
                 // The configuration or the forks have changed meanwhile.
                 Ok(_) if state.epoch != epoch => {}
-                Ok((fork_makers, _)) if state.is_any_withdrawn(&fork_makers) => {
+                Ok((facts, _)) if state.is_any_withdrawn(&facts.fork_makers) => {
                     state.slots.remove(identity);
                     return Err(withdrawn_error());
                 }
-                Ok((fork_makers, live)) => {
+                Ok((facts, live)) => {
                     let slot = state.slots.entry(identity.clone()).or_default();
                     slot.last_used = Instant::now();
-                    slot.fork_makers = fork_makers;
-                    return Ok(Arc::clone(slot.live.insert(live)));
+                    (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
+                    let ended = slot.live.replace(Arc::clone(&live));
+                    drop(state);
+                    // Only now, without the lock: dropping a stead may close files.
+                    drop(ended);
+                    return Ok(live);
                 }
                 Err(error) => {
                     if state.slots.get(identity).is_some_and(|slot| slot.live.is_none()) {
@@ -196,11 +233,15 @@ impl<T: LiveEntry> LiveSteads<T> {
             let missing = {
                 let entry_changes = self.entry_changes.lock();
                 let mut state = self.state.lock();
-                if state.withdrawal.as_ref().is_some_and(|newer| !gives_the_same(&newer.config, config)) {
+                // Newer records alone are no reason to start again: where they change all the time, no reload would end.
+                let is_outdated = |newer: &Withdrawal| !differs_only_in_records(config, &newer.config);
+                if state.withdrawal.as_ref().is_some_and(is_outdated) {
                     return Err(Error::Invalid("the configuration has changed again".into()));
                 }
                 let missing = state.entries(|identity| {
-                    !opened.contains_key(identity) && !state.stays_as_it_is(identity, config)
+                    !opened.contains_key(identity)
+                        && !state.has_ended(identity)
+                        && !state.stays_as_it_is(identity, config)
                 });
                 if missing.is_empty() {
                     state.stores = stores;
@@ -212,7 +253,11 @@ impl<T: LiveEntry> LiveSteads<T> {
             };
             for (identity, live) in missing {
                 let stead = match config.has_agent(&identity.agent) {
-                    true => self.open(&stores, &identity)?,
+                    true => match self.open(&stores, &identity) {
+                        // The agent works in threads now, and this identity has none.
+                        Err(Error::ThreadNeeded { .. }) => Stead::builder(&identity.agent).build()?,
+                        stead => stead?,
+                    },
                     false => Stead::builder(&identity.agent).build()?,
                 };
                 opened.insert(identity, (live, stead));
@@ -221,7 +266,7 @@ impl<T: LiveEntry> LiveSteads<T> {
         *updates = ForkWatch::default();
         for (identity, (live, stead)) in opened {
             live.replace(&stead);
-            self.state.lock().set_fork_makers(&identity, &stead);
+            self.state.lock().set_facts(&identity, &stead);
         }
         Ok(())
     }
@@ -288,8 +333,12 @@ impl<T: LiveEntry> LiveSteads<T> {
             updates.has_commits.store(true, Ordering::Release);
             return;
         };
-        let is_outdated = |agent: &str| match &updates.fork_volumes {
-            Some(volumes) => volumes.get(agent) != forks.get(agent),
+        let config = Arc::clone(stores.config());
+        let is_outdated = |identity: &Identity| match &updates.fork_volumes {
+            Some(volumes) => {
+                let owner = config.owner_of(identity);
+                volumes.get(&owner) != forks.get(&owner)
+            }
             None => true,
         };
         let outdated = {
@@ -298,15 +347,19 @@ impl<T: LiveEntry> LiveSteads<T> {
             if updates.fork_volumes.as_ref() != Some(&forks) {
                 state.epoch += 1;
             }
-            state.entries(|identity| is_outdated(&identity.agent))
+            state.entries(is_outdated)
         };
         for (identity, live) in outdated {
+            // Opening it again would make a new thread.
+            if self.state.lock().has_ended(&identity) {
+                continue;
+            }
             match self.open(&stores, &identity) {
                 Ok(stead) => {
                     let _entry_changes = self.entry_changes.lock();
                     let mut state = self.state.lock();
                     if !state.is_withdrawn(&identity.agent) && !state.is_any_withdrawn(stead.forks.makers()) {
-                        state.set_fork_makers(&identity, &stead);
+                        state.set_facts(&identity, &stead);
                         drop(state);
                         live.refresh(&stead);
                     }
@@ -316,9 +369,10 @@ impl<T: LiveEntry> LiveSteads<T> {
                 Err(_) => {
                     // A stead that can't be opened now stays as it was, and is tried again.
                     updates.has_commits.store(true, Ordering::Release);
-                    match updates.fork_volumes.as_ref().and_then(|volumes| volumes.get(&identity.agent)) {
-                        Some(volumes) => forks.insert(identity.agent, volumes.clone()),
-                        None => forks.remove(&identity.agent),
+                    let owner = config.owner_of(&identity);
+                    match updates.fork_volumes.as_ref().and_then(|volumes| volumes.get(&owner)) {
+                        Some(volumes) => forks.insert(owner, volumes.clone()),
+                        None => forks.remove(&owner),
                     };
                 }
             }
@@ -348,6 +402,27 @@ impl<T: LiveEntry> LiveSteads<T> {
         drop(evicted);
     }
 
+    /// Ends the thread of an identity, with its entry: see [`Threads::destroy`](crate::Threads::destroy). Whoever still has the
+    /// entry is told at the next call that the thread has ended. If the thread can't end now, the entry is gone all the same,
+    /// and the call can be repeated.
+    pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
+        let Some(key) = ThreadKey::of(identity) else { return Ok(None) };
+        let (stores, slot) = {
+            let mut state = self.state.lock();
+            let is_open = state.slots.get(identity).is_some_and(|slot| slot.live.is_some());
+            (Arc::clone(&state.stores), is_open.then(|| state.slots.remove(identity)))
+        };
+        // Without the lock: dropping a stead may close files.
+        drop(slot);
+        stores.threads().destroy(&key)
+    }
+
+    /// Ends the threads whose idle time-out has passed, and finishes what a process that died had begun to remove. Cheap when
+    /// nothing is due. Returns the threads that could not be ended, each with the reason.
+    pub fn sweep_threads(&self) -> Result<Vec<(ThreadKey, Error)>> {
+        Ok(self.stores().threads().sweep()?.failed)
+    }
+
     fn open(&self, stores: &Stores, identity: &Identity) -> Result<Stead> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         Stead::open_in(stores, identity)
@@ -361,6 +436,10 @@ impl<T> RegistryState<T> {
             return None;
         }
         let slot = self.slots.get_mut(identity)?;
+        if slot.has_ended() {
+            // One call fails and says that the thread has ended. After that, the thread is a new one.
+            return if slot.end_was_reported() { None } else { slot.live.take() };
+        }
         let live = slot.live.as_ref()?;
         slot.last_used = Instant::now();
         Some(Arc::clone(live))
@@ -393,10 +472,16 @@ impl<T> RegistryState<T> {
         agents.iter().any(|agent| self.is_withdrawn(agent))
     }
 
-    fn set_fork_makers(&mut self, identity: &Identity, stead: &Stead) {
+    fn set_facts(&mut self, identity: &Identity, stead: &Stead) {
         if let Some(slot) = self.slots.get_mut(identity) {
-            slot.fork_makers = stead.forks.makers().clone();
+            let facts = SlotFacts::of(stead);
+            (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
         }
+    }
+
+    /// Whether the identity's thread has ended since its stead was opened.
+    fn has_ended(&self, identity: &Identity) -> bool {
+        self.slots.get(identity).is_some_and(Slot::has_ended)
     }
 
     fn entries(&self, is_included: impl Fn(&Identity) -> bool) -> Vec<(Identity, Arc<T>)> {
@@ -421,15 +506,28 @@ fn gives_the_same(a: &Config, b: &Config) -> bool {
         && a.organizations == b.organizations
 }
 
+/// Whether two configurations give the same, except for records that steads follow while they are in use.
+fn differs_only_in_records(a: &Config, b: &Config) -> bool {
+    a.agents == b.agents
+        && a.organizations.len() == b.organizations.len()
+        && changed_organizations(a, b).is_empty()
+        && changed_organizations(b, a).is_empty()
+        && a.stores == b.stores
+        && a.database == b.database
+}
+
 /// The organization of an agent, if its name says that it is in one.
 fn organization_id(agent: &str) -> Option<&str> {
     agent.split_once('/').map(|(organization, _)| organization)
 }
 
-/// The organizations of `old` that `new` doesn't have as they are.
+/// The organizations of `old` that `new` doesn't have as they are. Other records don't count: what they take away is refused
+/// at each access already.
 fn changed_organizations(old: &Config, new: &Config) -> BTreeSet<String> {
     let stores_changed = old.stores != new.stores || old.database != new.database;
-    let is_changed = |config: &&OrganizationConfig| stores_changed || !new.organizations.contains(config);
+    let is_changed = |config: &&OrganizationConfig| {
+        stores_changed || !(new.organizations.contains(config) || old.follows_records_of(config, new))
+    };
     let changed = old.organizations.iter().filter(is_changed);
     changed.map(|config| config.organization.id().to_owned()).collect()
 }
@@ -456,6 +554,7 @@ fn agents_that_lose_access(old: &Config, new: &Config) -> BTreeSet<String> {
                 && added.prefix.ancestors().any(|outer| old_workspaces.contains_key(&outer))
         };
         agent.quota != new_agent.quota
+            || agent.scope != new_agent.scope
             || agent.tools != new_agent.tools
             || !agent.workspaces.iter().all(stays)
             || new_agent.workspaces.iter().any(is_nested)

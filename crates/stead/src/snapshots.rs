@@ -65,10 +65,11 @@ impl Stead {
             return Err(stead_core::Error::Store { path, visibility, cause }.into());
         }
         let new = NewSnapshot {
-            agent: self.vfs().identity().agent.clone(),
+            agent: self.owner().to_string(),
             prefix: prefix.as_ref().map(VfsPath::to_string),
             label: label.map(str::to_owned),
             at: SystemClock.now(),
+            lease: self.vfs().lease().map(|lease| lease.id()),
         };
         let result = self.audited("snapshot", path.as_ref(), || {
             self.snapshot_with_retries(&database, &new, path.as_ref(), progress)
@@ -92,7 +93,7 @@ impl Stead {
         Ok(left_out.map(|workspace| workspace.prefix().clone()).collect())
     }
 
-    /// The Workspace that a path lies in and those below the path, or all Workspaces.
+    /// The Workspace that a path lies in and those below the path, or all Workspaces and the State.
     fn covered_workspaces(&self, prefix: Option<&VfsPath>) -> impl Iterator<Item = &Workspace> {
         let main = prefix.and_then(|prefix| self.vfs().router().route(prefix));
         let main = main.map(|route| route.workspace.prefix().clone());
@@ -100,7 +101,13 @@ impl Stead {
             let below = prefix.is_none_or(|prefix| workspace.prefix().strip_prefix(prefix).is_some());
             below || main.as_ref() == Some(workspace.prefix())
         };
-        self.vfs().workspaces().filter(is_covered)
+        let state = self.state_workspace().filter(|_| prefix.is_none());
+        self.vfs().workspaces().filter(is_covered).chain(state)
+    }
+
+    /// The Workspace of the State, if there is one.
+    fn state_workspace(&self) -> Option<&Workspace> {
+        self.vfs().router().state().map(|state| &**state)
     }
 
     /// Captures what the Stores have to copy, and names the revision. If someone captures the same files at the same
@@ -139,7 +146,8 @@ impl Stead {
     /// The Stores that a snapshot of a path, or of everything, covers, and which part of each.
     fn capture_scopes(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
         let mut scopes: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
-        for workspace in self.vfs().workspaces() {
+        let state = self.state_workspace().filter(|_| prefix.is_none());
+        for workspace in self.vfs().workspaces().chain(state) {
             let mount = workspace.mount();
             let path = match prefix {
                 None => mount.path().clone(),
@@ -179,7 +187,7 @@ impl Stead {
     pub fn snapshots(&self, prefix: Option<&str>) -> Result<Vec<Snapshot>> {
         self.single_record("snapshots", prefix, error_kind, |stead| {
             let prefix = prefix.map(IntoPath::into_path).transpose()?;
-            let mut snapshots = stead.database()?.snapshots(&stead.vfs().identity().agent)?;
+            let mut snapshots = stead.database()?.snapshots(&stead.owner().to_string())?;
             if let Some(prefix) = prefix {
                 snapshots.retain(|snapshot| covers(snapshot, &prefix));
             }
@@ -197,8 +205,8 @@ impl Stead {
         let snapshot = self.find_snapshot(prefix.as_ref(), name)?;
         let snapshot = snapshot
             .ok_or_else(|| stead_core::Error::NotInHistory(format!("snapshot `{}`", name.escape_debug())))?;
-        let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
-        let forget = || database.forget_snapshot(&agent, snapshot.id);
+        let (database, owner) = (self.database()?, self.owner().to_string());
+        let forget = || database.forget_snapshot(&owner, snapshot.id);
         self.audited("forget_snapshot", prefix.as_ref(), forget)?;
         Ok(snapshot)
     }
@@ -256,7 +264,8 @@ impl Stead {
 
     /// The Stores whose history may be read, one for each Workspace.
     fn stores_with_history(&self) -> impl Iterator<Item = &Arc<dyn Store>> {
-        let readable = self.vfs().workspaces().filter(|workspace| workspace.scope().allows(Access::History));
+        let workspaces = self.vfs().workspaces().chain(self.state_workspace());
+        let readable = workspaces.filter(|workspace| workspace.scope().allows(Access::History));
         readable.map(|workspace| workspace.mount().store()).filter(|store| store.history().is_some())
     }
 
@@ -264,7 +273,8 @@ impl Stead {
     /// snapshot. It has no revision of any other Store.
     pub fn snapshot_revisions(&self, snapshot: &Snapshot) -> Result<StoreRevisions> {
         let database = self.database()?;
-        let included = self.vfs().workspaces().filter(|workspace| is_included(workspace, &database));
+        let workspaces = self.vfs().workspaces().chain(self.state_workspace());
+        let included = workspaces.filter(|workspace| is_included(workspace, &database));
         Ok(included.map(|workspace| workspace.mount().store().revision(snapshot.revision)).collect())
     }
 
@@ -328,7 +338,7 @@ impl Stead {
         };
         let is_match =
             |snapshot: &Snapshot| is_named(snapshot) && path.is_none_or(|path| covers(snapshot, path));
-        let mut found = database.snapshots(&self.vfs().identity().agent)?;
+        let mut found = database.snapshots(&self.owner().to_string())?;
         found.retain(is_match);
         // A snapshot of the nearest Workspace comes before one of everything.
         found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.prefix.as_ref().map_or(0, String::len)));

@@ -1,31 +1,37 @@
 //! A stead: everything that one agent can reach, and nothing else.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::organization::Folders;
-use stead_core::store::{NodePath, Parents, QuotaLimits, StorePath};
+use stead_core::store::{NodePath, Parents, QuotaLimits, StoreKind, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, CurrentRights, IntoPath, Limits, LostUpdates, PointInTime};
+use stead_core::vfs::{CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime, State};
 use stead_core::{
-    AccessScope, AuditFacts, AuditLog, AuditOutcome, CallMonitor, Clock, ErrorKind, Identity, Mount, Vfs,
-    Workspace,
+    AccessScope, AuditFacts, AuditLog, AuditOutcome, Barrier, CallMonitor, Clock, ErrorKind, Identity, Mount,
+    Vfs, VfsPath, Workspace,
 };
 use stead_stores::Database;
 
-use crate::config::{AgentConfig, Config, Membership, StoreConfig, WorkspaceConfig};
+use crate::config::{
+    AgentConfig, Config, FilesPer, Membership, SteadScope, StoreConfig, ThreadBarrier, WorkspaceConfig,
+    thread_directory,
+};
 use crate::current_records::CurrentFolderRights;
 use crate::error::{Error, Result, escaped_path};
 use crate::forks::Forks;
 use crate::host_locations::HostLocations;
 use crate::old_layout::{OldLayout, whole_workspace};
 use crate::stores::{DatabaseSource, Stores};
+use crate::threads::SteadLease;
 use crate::transfer::{
     self, CompareBy, ExportDestination, ImportSource, OnExisting, TransferObserver, TransferTotals,
 };
 
 /// The name of Stead itself, where it acts without being asked by an agent or a person.
-pub(crate) const SYSTEM_IDENTITY: &str = "system";
+pub(crate) const SYSTEM_IDENTITY: &str = stead_core::identity::SYSTEM_AGENT;
 
 /// Everything that one agent can reach.
 ///
@@ -38,6 +44,25 @@ pub struct Stead {
     pub(crate) forks: Forks,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) folders: Option<Arc<Folders>>,
+    scope: SteadScope,
+}
+
+/// Whose stead it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SteadOwner<'s> {
+    /// The agent.
+    pub agent: &'s str,
+    /// The thread, if the stead isn't the agent's for all of its threads.
+    pub thread: Option<&'s str>,
+}
+
+impl fmt::Display for SteadOwner<'_> {
+    /// `AGENT`, or `AGENT/THREAD`: the owner of the stead's forks and snapshots.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.agent)?;
+        self.thread.map_or(Ok(()), |thread| write!(f, "/{thread}"))
+    }
 }
 
 impl Stead {
@@ -57,6 +82,7 @@ impl Stead {
         SteadBuilder {
             identity: Identity::agent(agent),
             workspaces: Vec::new(),
+            state: None,
             first_error: None,
             clock: None,
             limits: Limits::default(),
@@ -67,6 +93,7 @@ impl Stead {
             tool_choice: ToolChoice::default(),
             folders: None,
             current_rights: None,
+            lease: None,
         }
     }
 
@@ -84,13 +111,28 @@ impl Stead {
 
     /// Opens the stead of an identity over Stores that several steads may share.
     ///
+    /// If the agent works in threads, the identity needs a thread ([`Error::ThreadNeeded`] otherwise). The thread is made at
+    /// its first use, and this process has a lease of it until the stead and its clones are dropped. After the thread has
+    /// ended, every call fails with [`stead_core::Error::ThreadEnded`]; a stead that is opened then is that of a new, empty
+    /// thread.
+    ///
     /// The audit is opened at the first call, like a Store. If it can't be opened, every call fails with the reason;
     /// [`Stores::open_audit`] reports the reason earlier.
     pub fn open_in(stores: &Stores, identity: &Identity) -> Result<Stead> {
+        Stead::open_adjusted(stores, identity, |_| ())
+    }
+
+    /// [`Stead::open_in`] with a change of what the agent has by the configuration.
+    pub(crate) fn open_adjusted(
+        stores: &Stores,
+        identity: &Identity,
+        adjust: impl FnOnce(&mut AgentConfig),
+    ) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
         let agent_config = config.agent(agent).ok_or_else(|| Error::unknown_agent(&config, agent))?;
         let mut agent_config = agent_config.into_owned();
+        adjust(&mut agent_config);
         if let Some(Membership { organization, .. }) = &agent_config.membership
             && let Some(workspace) = agent_config.workspaces.first()
         {
@@ -110,6 +152,15 @@ impl Stead {
             team: team.map(|team| team.id.clone()),
             ..identity.clone()
         };
+        let barriers = config
+            .thread_barriers(&agent_config.workspaces)
+            .map_err(|(_, message)| Error::Invalid(message))?;
+        // The last thing that can fail because of the configuration comes before the thread is made.
+        let lease = match agent_config.scope.has_threads() {
+            true => Some(stores.threads().enter(&identity, &agent_config)?),
+            false => None,
+        };
+        let scope = agent_config.scope;
         let builder = SteadBuilder { identity, ..Stead::builder(agent) };
         let mut builder = builder.quota(agent_config.quota).tools(agent_config.tools.clone());
         if let Some(log) = stores.audit() {
@@ -117,10 +168,23 @@ impl Stead {
         }
         let mut host_locations = HostLocations::default();
         for workspace in &agent_config.workspaces {
-            builder = builder.add_workspace(build_workspace(workspace, stores)?);
+            let mount = mount_of(workspace, stores, lease.as_deref())?;
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
-                host_locations.add(&workspace.prefix, path, &workspace.path);
+                let shown = mount.path().as_str().and_then(|shown| VfsPath::root().join(shown).ok());
+                host_locations.add(&workspace.prefix, path, shown.as_ref().unwrap_or(&workspace.path));
             }
+            for barrier in barriers.iter().filter(|barrier| barrier.workspace == workspace.prefix) {
+                let hidden = Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
+                builder = builder.add_workspace(hidden.as_barrier(Barrier::ThreadFiles));
+            }
+            builder = builder.add_workspace(build_workspace(workspace, mount, &barriers)?);
+        }
+        if agent_config.state {
+            let store = stores.state_store(agent, lease.as_deref().map(SteadLease::thread));
+            builder = builder.state(store);
+        }
+        if let Some(lease) = lease {
+            builder.lease = Some(lease);
         }
         if let Some(Membership { organization, agent }) = membership {
             let folders = Folders::new(Arc::clone(organization), *agent, stores.folder_ids());
@@ -133,11 +197,12 @@ impl Stead {
             let records = Arc::clone(stores.current_records());
             builder.current_rights = Some(Arc::new(CurrentFolderRights { records, agent }));
         }
-        let forks = Forks::load(&config, agent, stores);
+        let forks = Forks::load(&config, &config.owner_of(&builder.identity), stores);
         builder = forks.add_workspaces_to(builder)?;
         Ok(Stead {
             host_locations,
             forks,
+            scope,
             database_source: Some(stores.database_source()),
             ..builder.build()?
         })
@@ -151,6 +216,24 @@ impl Stead {
     /// The door to this stead's files: every file operation goes through it.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
+    }
+
+    /// The stead's State: key-value pairs of its own that no path leads to; `None` if it has none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stead::{MemoryStore, Stead};
+    /// use stead::vfs::state::SetOptions;
+    ///
+    /// let stead = Stead::builder("coder").state(&Arc::new(MemoryStore::new())).build()?;
+    /// let state = stead.state().expect("it was given one");
+    /// let first = state.set("count", "1", &SetOptions::new())?;
+    /// state.set("count", "2", &SetOptions::new().if_match(first.version_tag))?;
+    /// assert_eq!(state.get("count")?.expect("it was set").value, "2");
+    /// # Ok::<(), stead::Error>(())
+    /// ```
+    pub fn state(&self) -> Option<State> {
+        self.vfs.state()
     }
 
     /// This stead with the `Vfs` of a single call, so that an approval given for that call holds in it alone.
@@ -209,6 +292,18 @@ impl Stead {
         stead_id(self.vfs.identity())
     }
 
+    /// Whose files the Workspaces show, as the agent's configuration says.
+    pub fn scope(&self) -> SteadScope {
+        self.scope
+    }
+
+    /// Whose stead it is: the agent's, or that of the thread that the agent works in.
+    pub fn owner(&self) -> SteadOwner<'_> {
+        let identity = self.vfs.identity();
+        let thread = identity.thread.as_deref().filter(|_| self.scope.has_threads());
+        SteadOwner { agent: &identity.agent, thread }
+    }
+
     /// This stead with other forks, and the Workspaces that go with them.
     pub(crate) fn with_forks(&self, workspaces: Vec<Arc<Workspace>>, forks: Forks) -> Result<Stead> {
         Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
@@ -243,15 +338,27 @@ impl Stead {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let from = from.into_path()?;
-        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
-            && self.host_locations.contains_host_path(path, &from)
-        {
-            let escaped = escaped_path(path);
-            return Err(Error::Invalid(format!(
-                "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
-            )));
+        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination {
+            self.check_export_destination(path, &from)?;
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, observer)
+    }
+
+    /// Fails if a host path is inside what would be exported to it.
+    pub(crate) fn check_export_destination(&self, destination: &Path, from: &VfsPath) -> Result<()> {
+        if !self.host_locations.contains_host_path(destination, from) {
+            return Ok(());
+        }
+        let escaped = escaped_path(destination);
+        Err(Error::Invalid(format!(
+            "`{escaped}` is inside `{from}`, and a directory can't be exported into itself"
+        )))
+    }
+
+    /// Counts as a call that runs in the stead's thread until the guard is dropped, so that no idle time-out ends the thread.
+    /// For a surface that serves the stead for as long as its process lives. `None` if the stead isn't a thread's.
+    pub fn keep_in_use(&self) -> Result<Option<InUse>> {
+        Ok(self.vfs.lease().map(|lease| Arc::clone(lease).begin()).transpose()?)
     }
 }
 
@@ -283,8 +390,23 @@ fn folder_directories(agent: &AgentConfig, stores: &Stores) -> Result<impl Fn() 
     })
 }
 
-fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspace> {
-    let mount = Mount::at(stores.get(&config.store)?, &config.path);
+/// Where the files of a Workspace are. `lease` is that of the thread that the agent works in, if it works in threads.
+fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease>) -> Result<Mount> {
+    let Some(lease) = lease.filter(|_| config.per == FilesPer::Thread) else {
+        return Ok(Mount::at(stores.get(&config.store)?, &config.path));
+    };
+    let thread = lease.thread();
+    let store = stores.thread_store(&config.store, thread)?;
+    if store.info().kind != StoreKind::Physical {
+        return Ok(Mount::at(store, &config.path));
+    }
+    let path = thread_directory(&config.path, &thread.key().agent, &thread.key().thread);
+    let path =
+        path.ok_or_else(|| Error::Invalid("the path of the thread's directory is too long".to_owned()))?;
+    Ok(Mount::at(store, &path))
+}
+
+fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBarrier]) -> Result<Workspace> {
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
         workspace = workspace.with_description(description);
@@ -302,8 +424,27 @@ fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspac
     if let Some(title) = &config.title {
         workspace = workspace.with_title(title.as_str());
     }
-    let workspace = workspace.with_approval_policy(config.ask);
-    Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
+    let workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
+    let mut scratch = config.scratch.clone();
+    // A snapshot must not keep the files of threads.
+    let own_barriers = barriers.iter().filter(|barrier| barrier.workspace == config.prefix);
+    scratch.extend(own_barriers.filter_map(|barrier| {
+        Some(format!("/{}/**", escape_glob(barrier.prefix.strip_prefix(&config.prefix)?)))
+    }));
+    Ok(workspace.with_scratch(&scratch).map_err(stead_core::Error::from)?)
+}
+
+/// A glob that matches exactly this path.
+fn escape_glob(path: &str) -> String {
+    let is_special = |character: char| matches!(character, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
+    path.chars().fold(String::new(), |mut glob, character| {
+        if is_special(character) {
+            glob.extend(['[', character, ']']);
+        } else {
+            glob.push(character);
+        }
+        glob
+    })
 }
 
 /// Builds a [`Stead`].
@@ -311,6 +452,7 @@ fn build_workspace(config: &WorkspaceConfig, stores: &Stores) -> Result<Workspac
 pub struct SteadBuilder {
     identity: Identity,
     pub(crate) workspaces: Vec<Workspace>,
+    state: Option<Mount>,
     /// The first error of a builder method; [`SteadBuilder::build`] returns it.
     first_error: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
@@ -322,6 +464,7 @@ pub struct SteadBuilder {
     tool_choice: ToolChoice,
     folders: Option<Arc<Folders>>,
     current_rights: Option<Arc<dyn CurrentRights>>,
+    lease: Option<Arc<SteadLease>>,
 }
 
 impl SteadBuilder {
@@ -340,6 +483,11 @@ impl SteadBuilder {
     pub fn add_workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
+    }
+
+    /// Gives the stead a State, which is kept in this Mount. No Workspace may show the Mount.
+    pub fn state(self, mount: impl Into<Mount>) -> Self {
+        SteadBuilder { state: Some(mount.into()), ..self }
     }
 
     /// Sets the thread that the agent works in.
@@ -396,6 +544,9 @@ impl SteadBuilder {
         let id = stead_id(&self.identity);
         let builder = Vfs::builder(self.identity).stead(id).limits(self.limits).quota(self.quota);
         let mut builder = builder.lost_updates(self.lost_updates);
+        if let Some(mount) = self.state {
+            builder = builder.state(mount);
+        }
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
         }
@@ -408,6 +559,9 @@ impl SteadBuilder {
         if let Some(rights) = self.current_rights {
             builder = builder.current_rights(rights);
         }
+        if let Some(lease) = self.lease {
+            builder = builder.lease(lease);
+        }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
         let (database_source, forks) = (self.database.map(DatabaseSource::Opened), Forks::default());
@@ -418,6 +572,7 @@ impl SteadBuilder {
             forks,
             tool_choice: self.tool_choice,
             folders: self.folders,
+            scope: SteadScope::Agent,
         })
     }
 }

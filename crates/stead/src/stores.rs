@@ -7,16 +7,23 @@ use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use stead_core::identity::SYSTEM_AGENT;
 use stead_core::organization::{FolderIds, MemoryFolderIds};
-use stead_core::store::{DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, VerifyReport};
-use stead_core::{AuditLog, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp};
+use stead_core::store::{
+    DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, StorePath, VerifyReport,
+};
+use stead_core::vfs::VfsBuilder;
+use stead_core::{
+    AuditLog, AuditOutcome, AuditRecord, Clock, FixedClock, Identity, Store, SystemClock, Timestamp, Vfs,
+};
 use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, LedgerOpenMode,
-    LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore, resolve_symlinks,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread,
+    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner,
+    VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -24,10 +31,23 @@ use crate::current_records::CurrentRecords;
 use crate::error::{Error, Result, escaped_path};
 use crate::lazy_audit_log::{LazyAuditLog, notify_audit_problems};
 use crate::lazy_store::{Abilities, LazyStore};
+use crate::server_lock::SERVER_LOCK_SUFFIX;
+use crate::threads::{ThreadRegistry, lease_ttl};
 
 /// The suffixes of a database's files: the database itself, SQLite's files, and the files that Stead puts beside it.
-const DATABASE_FILE_SUFFIXES: [&str; 10] =
-    ["", "-wal", "-shm", "-journal", "-turn", "-next", "-reserve", "-version", "-damaged", "-restoring"];
+const DATABASE_FILE_SUFFIXES: [&str; 11] = [
+    "",
+    "-wal",
+    "-shm",
+    "-journal",
+    "-turn",
+    "-next",
+    "-reserve",
+    "-version",
+    "-damaged",
+    "-restoring",
+    SERVER_LOCK_SUFFIX,
+];
 
 /// The Stores of a configuration. Each is opened at its first use, and only once, however many Workspaces use it and
 /// however many names it has.
@@ -38,6 +58,7 @@ pub struct Stores {
     by_key: Arc<Mutex<BTreeMap<StoreKey, Arc<LazyStore>>>>,
     folder_ids: Arc<dyn FolderIds>,
     current_records: Arc<CurrentRecords>,
+    thread_registry: Arc<ThreadRegistry>,
 }
 
 /// Two names with equal keys are the same Store.
@@ -60,9 +81,18 @@ impl Stores {
             audit: OnceLock::new(),
             audit_open_lock: Mutex::default(),
         };
+        let opener = Arc::new(opener);
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&opener), lease_ttl()));
         let folder_ids = Arc::new(MemoryFolderIds::new(Arc::new(SystemClock)));
         let current_records = Arc::new(CurrentRecords::of(&config));
-        Stores { config, opener: Arc::new(opener), by_key: Arc::default(), folder_ids, current_records }
+        Stores { config, opener, by_key: Arc::default(), folder_ids, current_records, thread_registry }
+    }
+
+    /// These Stores with leases of threads that hold for this long without being renewed. Call it before a thread is used.
+    #[doc(hidden)]
+    pub fn with_lease_ttl(self, ttl: Duration) -> Self {
+        let thread_registry = Arc::new(ThreadRegistry::new(Arc::clone(&self.opener), ttl));
+        Stores { thread_registry, ..self }
     }
 
     /// The Stores of a new configuration that replaces this one's. If only agents and records have changed, they are the
@@ -77,6 +107,7 @@ impl Stores {
                 by_key: Arc::clone(&self.by_key),
                 folder_ids,
                 current_records: Arc::clone(&self.current_records),
+                thread_registry: Arc::clone(&self.thread_registry),
             };
         }
         let stores = Stores { folder_ids, ..Stores::of(config) };
@@ -131,6 +162,71 @@ impl Stores {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Arc::new(self.opener.lazy_store(name, config)?)),
         }))
+    }
+
+    /// The Store that has a thread's own files in place of those of the Store of this name. A Physical Store has the files of
+    /// all threads itself, in a directory for each.
+    pub(crate) fn thread_store(&self, name: &str, thread: &Arc<HeldThread>) -> Result<Arc<dyn Store>> {
+        let store = self.lazy_store(name)?;
+        match self.opener.config.stores.get(name) {
+            Some(StoreConfig::Virtual { namespace }) => {
+                let (id, info) = (thread.volume_id(namespace)?, self.opener.info(StoreKind::Virtual));
+                let (opener, thread, namespace) =
+                    (Arc::clone(&self.opener), Arc::clone(thread), namespace.clone());
+                Ok(Arc::new(LazyStore::new(name, id, info, Abilities::ALL, move || {
+                    opener.try_open_audit();
+                    Ok(Arc::new(thread.volume(&namespace)?))
+                })))
+            }
+            Some(StoreConfig::Memory) => match store.memory() {
+                Some(memory) => {
+                    self.thread_registry.note_memory_volume(thread);
+                    Ok(Arc::new(memory.thread_volume(thread.thread(), thread.key())?))
+                }
+                None => Ok(store),
+            },
+            Some(StoreConfig::Physical { .. }) | None => Ok(store),
+        }
+    }
+
+    pub(crate) fn thread_registry(&self) -> &Arc<ThreadRegistry> {
+        &self.thread_registry
+    }
+
+    /// The Store of the State of an agent's stead or, if it works in a thread of its own, of the thread's. It is opened at
+    /// its first use.
+    pub(crate) fn state_store(&self, agent: &str, thread: Option<&Arc<HeldThread>>) -> Arc<dyn Store> {
+        let owner = match thread {
+            Some(thread) => StateOwner::thread(thread.key(), thread.thread()),
+            None => StateOwner::agent(agent),
+        };
+        let (thread, opener) = (thread.cloned(), Arc::clone(&self.opener));
+        let (id, info) = (owner.store_id_in(self.opener.database_id), self.opener.info(StoreKind::Virtual));
+        Arc::new(LazyStore::new("state", id, info, Abilities::ALL, move || {
+            opener.try_open_audit();
+            Ok(Arc::new(match &thread {
+                Some(thread) => thread.state_volume()?,
+                None => opener.database()?.state_store(&owner)?,
+            }))
+        }))
+    }
+
+    /// Removes the keys of all States that have expired by `now`, as the system's identity. Returns how many.
+    fn remove_expired_keys(&self, database: &Database, now: Timestamp) -> Result<u64> {
+        let mut removed = 0;
+        for owner in database.state_owners()? {
+            let store = match database.state_store(&owner) {
+                // Its thread has ended meanwhile.
+                Err(StoreError::NotFound) => continue,
+                store => Arc::new(store?),
+            };
+            let builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).stead(owner.to_string()).state(store);
+            let builder = builder.clock(Arc::new(FixedClock::at(now)));
+            let builder = self.audit().into_iter().fold(builder, VfsBuilder::audit);
+            let vfs = builder.build()?;
+            removed += vfs.state().map_or(Ok(0), |state| state.remove_expired())?;
+        }
+        Ok(removed)
     }
 
     /// The database, opened at its first use.
@@ -219,10 +315,11 @@ impl Stores {
     ) -> Result<GcReport> {
         let database = self.opener.database()?;
         self.audited("gc", || {
+            let expired_keys = self.remove_expired_keys(&database, now)?;
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
             let pruned = self.opener.prune(now);
-            Ok(GcReport { forgotten, collected, pruned })
+            Ok(GcReport { expired_keys, forgotten, collected, pruned })
         })
     }
 
@@ -322,7 +419,9 @@ impl Stores {
             StoreConfig::Physical { .. } => Database::existed_at(&opener.config.database.path),
             StoreConfig::Memory => false,
         };
-        if stores.values().any(in_database) {
+        let has_state = opener.config.agents.values().any(|agent| agent.state)
+            && Database::existed_at(&opener.config.database.path);
+        if has_state || stores.values().any(in_database) {
             let report = opener.database()?.verify(&mut |done| progress("database", done))?;
             reports.push(("database".to_owned(), report));
         }
@@ -341,6 +440,8 @@ impl Stores {
 /// What [`Stores::gc`] did.
 #[derive(Debug)]
 pub struct GcReport {
+    /// How many expired keys of States were removed.
+    pub expired_keys: u64,
     /// The history that was removed.
     pub forgotten: ForgottenHistory,
     /// What happened to content that nothing refers to.
@@ -394,11 +495,7 @@ impl StoreOpener {
     fn lazy_store(self: &Arc<Self>, name: &str, config: StoreConfig) -> Result<LazyStore> {
         let opener = Arc::clone(self);
         Ok(match config {
-            StoreConfig::Memory => {
-                let store = Arc::new(MemoryStore::new());
-                let (id, info) = (store.id(), store.info());
-                LazyStore::new(name, id, info, Abilities::ALL, move || Ok(Arc::clone(&store) as _))
-            }
+            StoreConfig::Memory => LazyStore::of_memory(name, MemoryStore::new()),
             StoreConfig::Virtual { namespace } => {
                 let id = VirtualStore::id_in(self.database_id, &namespace)?;
                 LazyStore::new(name, id, self.info(StoreKind::Virtual), Abilities::ALL, move || {
@@ -467,6 +564,14 @@ impl StoreOpener {
         pruned
     }
 
+    /// Removes what is kept of a directory of a Physical Store that is gone for good.
+    pub(crate) fn forget_directory(self: &Arc<Self>, store: &str, at: &StorePath) -> Result<()> {
+        if let Some(StoreConfig::Physical { path, displaced_retention }) = self.config.stores.get(store) {
+            self.open_physical(path, *displaced_retention)?.forget_below(at)?;
+        }
+        Ok(())
+    }
+
     /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
@@ -482,7 +587,7 @@ impl StoreOpener {
     }
 
     /// The database. Opens or creates it if needed.
-    fn database(&self) -> Result<Database> {
+    pub(crate) fn database(&self) -> Result<Database> {
         // A panic can't leave the value under this lock half changed.
         let mut opened = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(database) = &*opened {
@@ -552,8 +657,7 @@ fn store_directories(config: &Config) -> Vec<PathBuf> {
 /// widen its own scopes.
 fn masked_paths(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
-    // If the database's name is a symlink, SQLite keeps its files beside the target.
-    let resolved = resolve_symlinks(database);
+    let resolved = resolved_database(config);
     let database_files = [database, &resolved].into_iter().flat_map(|database| {
         DATABASE_FILE_SUFFIXES.map(|suffix| {
             let mut name = OsString::from(database);
@@ -567,6 +671,11 @@ fn masked_paths(config: &Config) -> Vec<PathBuf> {
         .chain(records)
         .chain(database_files)
         .collect()
+}
+
+/// The database's file. If its name is a symlink, SQLite keeps its other files beside the target.
+pub(crate) fn resolved_database(config: &Config) -> PathBuf {
+    resolve_symlinks(&config.database.path)
 }
 
 /// The error of a database that can't be created. A directory that isn't there is a mistake in the configuration, not

@@ -79,7 +79,7 @@ kind = "memory"
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `history`, `ask` and `structured`
+    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `history`, `ask`, `structured`, `scope`, `idle_timeout`, `thread` and `state`
     stead.toml:26:1: `prefx` isn't a known key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -90,7 +90,7 @@ kind = "memory"
     stead.toml:36:15: `b{` isn't a valid glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
     stead.toml:44:10: two Workspaces have the prefix `/notes`, here and in line 39; give each its own prefix
     stead.toml:46:9: `store` has to be text, not a number
-    stead.toml:48:9: the agent `idle` has no Workspace; add [[agents.idle.workspaces]]
+    stead.toml:48:9: the agent `idle` has neither a Workspace nor an Executor, so it can do nothing; add [[agents.idle.workspaces]]
     stead.toml:51:2: `stors` isn't a known key of the file; did you mean `stores`?
     "##);
 }
@@ -163,10 +163,7 @@ enabled = true
 "#;
     insta::assert_snapshot!(check(text), @r##"
     fine
-    note: 6:1: `agents.coder.scope` has no effect in this version
-    note: 8:1: `agents.coder.idle_timeout` has no effect in this version
     note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
-    note: 17:15: `agents.coder.state` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
     note: 25:2: `ttl` has no effect in this version
     "##);
@@ -220,6 +217,7 @@ store = "notes"
                     WorkspaceConfig {
                         prefix: /notes,
                         scope: WriteOnly,
+                        per: Agent,
                         store: "notes",
                         path: /,
                         description: None,
@@ -234,6 +232,7 @@ store = "notes"
                         quota_root: None,
                         ask: Never,
                         title: None,
+                        root_mode: Changeable,
                     },
                 ],
                 quota: QuotaLimits {
@@ -247,7 +246,11 @@ store = "notes"
                     ask: {},
                     results: Text,
                 },
+                state: false,
                 membership: None,
+                scope: Agent,
+                idle_timeout: 1800s,
+                thread_source: Caller,
             },
         },
     )

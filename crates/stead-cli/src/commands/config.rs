@@ -58,7 +58,7 @@ impl Findings {
                 Ok(Findings { file, config: Some(config), problems, notes })
             }
             Err(ConfigError::Invalid(invalid)) => {
-                Ok(Findings { file, config: None, problems: invalid.problems, notes: Vec::new() })
+                Ok(Findings { file, config: None, problems: invalid.problems, notes: invalid.warnings })
             }
             Err(other) => Err(other.into()),
         }

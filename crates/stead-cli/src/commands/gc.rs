@@ -28,7 +28,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let options = GcOptions { grace: args.grace, vacuum: args.vacuum };
     let progress = Progress::new(session);
     let mut show = |step: &str, done: u64| progress.show(|| format!("{step}: {done}"));
-    let GcReport { forgotten, collected, pruned } =
+    let GcReport { expired_keys, forgotten, collected, pruned } =
         stores.gc(retention, options, SystemClock.now(), &mut show)?;
     drop(progress);
     let mut pruned_stores = Vec::new();
@@ -41,11 +41,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     if session.wants_json() {
-        session.print_json(&json::collected(&forgotten, &collected, &pruned_stores))?;
+        session.print_json(&json::collected(expired_keys, &forgotten, &collected, &pruned_stores))?;
         return Ok(Exit::OK);
     }
     let states = human::count(forgotten.states + forgotten.contents, "file version", "file versions");
     session.print_line(format_args!("Deleted {states}; freed {}.", human::size(collected.bytes)))?;
+    if expired_keys > 0 {
+        let keys = human::count(expired_keys, "expired key", "expired keys");
+        session.print_line(format_args!("Removed {keys} of the State."))?;
+    }
     for (name, Pruned { freed, kept }) in
         pruned_stores.iter().filter(|(_, pruned)| *pruned != Pruned::default())
     {

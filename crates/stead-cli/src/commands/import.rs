@@ -72,7 +72,8 @@ pub(super) fn report_totals(verb: &str, totals: &TransferTotals, session: &mut S
     Ok(if totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn totals_text(totals: &TransferTotals) -> String {
+/// The totals of a transfer in a line.
+pub(super) fn totals_text(totals: &TransferTotals) -> String {
     let mut parts =
         vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
     let counts = [

@@ -17,6 +17,7 @@ use stead::tools::ResultFormat;
 use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{ServerLimits, SteadRegistry};
 
+use super::server_lock;
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
@@ -24,7 +25,8 @@ use crate::telemetry::Telemetry;
 
 /// Serve one agent over MCP on standard input and output; `mcp install` sets up a host
 ///
-/// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN.
+/// The agent is given by --agent and --thread, or by a token in STEAD_TOKEN. An agent that works in threads and has none gets
+/// a thread for as long as the server runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -76,8 +78,32 @@ fn serve(args: Args, session: &mut Session) -> CommandResult {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
     let _telemetry = Telemetry::init()?;
+    let _lock = server_lock::take(&config)?;
     let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()).with_results(result_format));
+    let works_in_threads = config.agents.get(&identity.agent).is_some_and(|agent| agent.scope.has_threads());
+    if works_in_threads && identity.thread.is_none() {
+        return serve_in_own_thread(&steads, identity, session);
+    }
     stead_server::run_stdio(&steads, &identity)?;
+    Ok(Exit::OK)
+}
+
+/// Serves in a thread that is made for this server and destroyed at its end. If the server is killed, the thread's idle time-out
+/// ends it.
+fn serve_in_own_thread(
+    steads: &Arc<SteadRegistry>,
+    identity: Identity,
+    session: &mut Session,
+) -> CommandResult {
+    let thread = stead::generate_thread_name("mcp")?;
+    let identity = identity.with_thread(&thread);
+    session.say(format_args!("Working in the thread {thread}, which ends with this server."));
+    let served = stead_server::run_stdio(steads, &identity);
+    if let Err(error) = steads.end_thread(&identity) {
+        let reason = human::escape_lines(&error.to_string());
+        session.warn(format_args!("stead: the thread {thread} is left to its idle time-out: {reason}"));
+    }
+    served?;
     Ok(Exit::OK)
 }
 

@@ -37,9 +37,12 @@ mod restore;
 mod restore_backup;
 mod rm;
 mod serve;
+mod server_lock;
 mod snapshot;
 mod snapshots;
 mod stat;
+mod state;
+mod threads;
 mod token;
 mod tools;
 mod tree;
@@ -73,6 +76,8 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Glob(glob::Args),
     Grep(grep::Args),
+    #[command(subcommand)]
+    State(state::Args),
     Map(map::Args),
     Tools(tools::Args),
     Call(call::Args),
@@ -94,6 +99,8 @@ pub(crate) enum Command {
     MountWatchdog(mount::WatchdogArgs),
     Mcp(mcp::Args),
     Serve(serve::Args),
+    #[command(subcommand)]
+    Threads(threads::Args),
     #[command(subcommand)]
     Token(token::Args),
     Verify(verify::Args),
@@ -124,6 +131,7 @@ impl Command {
             Command::Tree(args) => tree::run(args, session),
             Command::Glob(args) => glob::run(args, session),
             Command::Grep(args) => grep::run(args, session),
+            Command::State(args) => state::run(args, session),
             Command::Map(args) => map::run(args, session),
             Command::Tools(args) => tools::run(args, session),
             Command::Call(args) => call::run(args, session),
@@ -144,6 +152,7 @@ impl Command {
             Command::MountWatchdog(args) => mount::run_watchdog(&args),
             Command::Mcp(args) => mcp::run(args, session),
             Command::Serve(args) => serve::run(args, session),
+            Command::Threads(args) => threads::run(args, session),
             Command::Token(args) => token::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Gc(args) => gc::run(args, session),

@@ -11,6 +11,7 @@ use stead_server::ShutdownSignals;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::server_lock;
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Session};
 use crate::{human, json};
@@ -55,7 +56,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let config = session.config()?;
     check_no_overlap(&args.mount_point, &config)?;
+    let _lock = server_lock::take(&config)?;
     let stead = session.stead_of_agent()?;
+    // The thread is in use for as long as it is mounted, also while no program touches the files.
+    let _in_use = stead.keep_in_use()?;
     let immutable = args.at.is_some();
     let stead = args.at.apply_to(stead, "/")?;
     // Before the mount exists: from then on, someone may want to end it.

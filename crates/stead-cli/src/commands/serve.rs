@@ -6,6 +6,7 @@ use stead::{Config, Tokens};
 use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
 use super::demo::{Demo, DemoKind};
+use super::server_lock;
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
@@ -18,7 +19,7 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Add
 ///
 /// MCP is at /mcp, a health check at /healthz, metrics for Prometheus at /metrics. Once there is a token (see `stead
 /// token`), every client needs one. Before that, only clients on this machine are served, as the agent that --agent
-/// names, or as the only agent. Changes to the configuration are used without a restart.
+/// names, or as the only agent, in the thread that --thread names. Changes to the configuration are used without a restart.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The address to listen on [default: 127.0.0.1:4747]
@@ -48,7 +49,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return Err(stead::Error::unknown_agent(&config, agent).into());
     }
     let has_no_tokens = !Tokens::of(&config).was_any_created()?;
-    let options = HttpOptions { agent, public_url: args.public_url };
+    let thread = session.named_thread().map(str::to_owned);
+    let options = HttpOptions { agent, thread, public_url: args.public_url };
     let result_format = ResultFormat::structured_if(args.structured);
     serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), result_format, options, |url| {
         if session.wants_json() {
@@ -74,6 +76,7 @@ fn serve(
     on_ready: impl FnOnce(String),
 ) -> CommandResult {
     let _telemetry = Telemetry::init()?;
+    let _lock = server_lock::take(config)?;
     let steads = Arc::new(SteadRegistry::of(config, ServerLimits::default()).with_results(result_format));
     stead_server::run_http(listen, &steads, options, |address| on_ready(format!("http://{address}/mcp")))?;
     Ok(Exit::OK)
@@ -82,7 +85,7 @@ fn serve(
 fn serve_demo(kind: DemoKind, args: &Args, session: &mut Session) -> CommandResult {
     let demo = Demo::create(kind)?;
     let listen = args.listen.unwrap_or_else(free_address);
-    let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
+    let options = HttpOptions { agent: None, thread: None, public_url: args.public_url.clone() };
     let mut printed: Result<(), CommandError> = Ok(());
     let result_format = ResultFormat::structured_if(args.structured);
     let served = serve(demo.config(), listen, result_format, options, |url| {

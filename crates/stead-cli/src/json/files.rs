@@ -371,17 +371,23 @@ pub(crate) fn remove_result(result: &vfs::RemoveResult) -> Value {
     })
 }
 
+impl TransferTotals {
+    pub(super) fn of(totals: &transfer::TransferTotals) -> Self {
+        TransferTotals {
+            files: totals.files,
+            bytes: totals.bytes,
+            directories: totals.directories,
+            symlinks: totals.symlinks,
+            unchanged: totals.unchanged,
+            skipped: totals.skipped,
+            protected: totals.protected,
+            hidden: totals.hidden,
+            refused: totals.refused,
+        }
+    }
+}
+
 /// What an import or an export did.
 pub(crate) fn transfer_totals(totals: &transfer::TransferTotals) -> Value {
-    to_value(&TransferTotals {
-        files: totals.files,
-        bytes: totals.bytes,
-        directories: totals.directories,
-        symlinks: totals.symlinks,
-        unchanged: totals.unchanged,
-        skipped: totals.skipped,
-        protected: totals.protected,
-        hidden: totals.hidden,
-        refused: totals.refused,
-    })
+    to_value(&TransferTotals::of(totals))
 }

@@ -10,11 +10,15 @@ mod operator;
 mod organizations;
 #[cfg(test)]
 mod schema;
+mod state;
+mod threads;
 
 pub(crate) use files::*;
 pub(crate) use history::*;
 pub(crate) use operator::*;
 pub(crate) use organizations::*;
+pub(crate) use state::*;
+pub(crate) use threads::*;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;

@@ -112,6 +112,8 @@ pub(crate) struct Verified<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Collected<'a> {
+    /// How many expired keys of the State were removed.
+    expired_keys: u64,
     forgotten: Forgotten,
     freed: Freed,
     waiting: Waiting,
@@ -267,12 +269,14 @@ pub(crate) fn verified(verified: &Verified<'_>) -> Value {
 
 /// What a garbage collection did; `kept` has a row for each host directory.
 pub(crate) fn collected(
+    expired_keys: u64,
     forgotten: &stead::ForgottenHistory,
     collected: &stead::Collected,
     kept: &[(String, stead::Pruned)],
 ) -> Value {
     let kept = kept.iter().map(|(store, pruned)| Kept { store, freed: pruned.freed, bytes: pruned.kept });
     to_value(&Collected {
+        expired_keys,
         forgotten: Forgotten {
             states: forgotten.states,
             changes: forgotten.changes,

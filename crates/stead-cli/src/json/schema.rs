@@ -130,6 +130,9 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(WriteResult: "write", "append", "edit", "mkdir");
     document!(CopyResult: "cp", "mv");
     document!(RemoveResult: "rm");
+    document!(StateValue: "state get");
+    document!(StateChange: "state set", "state delete");
+    document!(StateKeys: "state list");
     document!(GrepResult: "grep");
     document!(TransferTotals: "import", "export");
     document!(LogEntry: "log");
@@ -145,6 +148,9 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(AuditVerified: "audit verify");
     document!(Archived: "audit archive");
     document!(Token: "token create", "token list", "token revoke");
+    document!(Thread: "threads list", "threads show");
+    document!(ThreadRemoval: "threads destroy");
+    document!(ThreadArchive: "threads archive");
     document!(ConfigReport: "config check", "org check");
     document!(AgentReach: "org show");
     document!(PathAccess: "org who");

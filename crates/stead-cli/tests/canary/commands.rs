@@ -125,6 +125,19 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("snapshot", vec![ForEachPath(&["snapshot", "{}"], WithoutAt), Once(&["snapshot"])]),
         ("snapshots", vec![ForEachPath(&["snapshots", "{}"], WithoutAt)]),
         ("stat", vec![ForEachPath(&["stat", "{}"], WithAt), ForEachPath(&["stat", "-P", "{}"], WithAt)]),
+        (
+            "state",
+            vec![
+                Once(&["state", "list"]),
+                Once(&["state", "list", "--json"]),
+                Once(&["state", "list", "--at", "before"]),
+                ForEachPath(&["state", "get", "{}"], WithoutAt),
+                Once(&["state", "set", "mine", "2"]),
+                ForEachPath(&["state", "delete", "{}"], WithoutAt),
+            ],
+        ),
+        // It names threads and counts their files, for the person.
+        ("threads", vec![NotForAgents]),
         ("token", vec![NotForAgents]),
         ("tools", vec![Once(&["tools"])]),
         ("tree", vec![ForEachPath(&["tree", "{}"], WithAt)]),

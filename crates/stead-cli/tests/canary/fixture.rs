@@ -32,6 +32,8 @@ kind = "virtual"
 kind = "physical"
 path = "."
 
+[agents.owner.state]
+enabled = true
 [[agents.owner.workspaces]]
 prefix = "/"
 scope = "rw"
@@ -50,9 +52,11 @@ path = "/host"
 
 [agents.other]
 workspaces = [{ prefix = "/", store = "main", path = "/agents/other", scope = "rw" }]
+state = { enabled = true }
 
 [agents.coder]
 history = true
+state = { enabled = true }
 quota = { bytes = "100MiB" }
 workspaces = [
   { prefix = "/home", store = "main", path = "/home", scope = "rw", quota = { bytes = "20MiB" } },
@@ -221,12 +225,21 @@ impl Fixture {
         vfs.rename("/home/was-open.txt", format!("/home/{HIDDEN_NAME}-moved.key"), Default::default())
             .unwrap();
         vfs.write(format!("/home/{HIDDEN_NAME}-moved.key"), &*hidden).unwrap();
+        // The State of an agent is its own.
+        for stead in [&owner, &Stead::open(&config, "other").unwrap()] {
+            let state = stead.state().unwrap();
+            for namespace in ["default", "jobs"] {
+                let value = format!("\"{CONTENT}\"");
+                state.in_namespace(namespace).unwrap().set(NAME, &value, &Default::default()).unwrap();
+            }
+        }
         drop(owner);
 
         let coder = Stead::open(&config, "coder").unwrap();
         for (path, text) in [("/home/mine.txt", "1\n"), ("/home/mine.txt", "2\n"), ("/yard/a.txt", "a\n")] {
             coder.vfs().write(path, text).unwrap();
         }
+        coder.state().unwrap().set("mine", "1", &Default::default()).unwrap();
         coder.snapshot(None, Some("before")).unwrap();
         let coder = coder.fork("/home", "one").unwrap();
         coder.fork("/forks/one", "two").unwrap().fork("/disk", "three").ok();

@@ -9,6 +9,8 @@
 mod commands;
 mod fixture;
 mod hidden_names;
+#[path = "../shared/mounted.rs"]
+mod mounted;
 mod mounts;
 mod resources;
 mod tools;

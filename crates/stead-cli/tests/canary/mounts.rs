@@ -1,39 +1,16 @@
 //! The canaries through a mounted file system, now and in the past.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{Caller, Fixture, NAME, PATHS, canary_paths, check_on_mount};
+use crate::mounted::Mounted;
 
-/// A mounted stead. Dropping it unmounts it.
-pub(crate) struct Mounted(Child);
-
-impl Mounted {
-    fn new(fixture: &Fixture, options: &[&str]) -> Self {
-        let args = [&["mount", fixture.outside.path().to_str().unwrap()], options].concat();
-        Mounted::start(fixture.command(&args))
-    }
-
-    /// Starts `stead mount`, and waits until it reports that the stead is mounted.
-    pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("Mounted at "), "{line:?}");
-        Mounted(child)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        self.0.wait().unwrap();
-    }
+fn mount(fixture: &Fixture, options: &[&str]) -> Mounted {
+    let args = [&["mount", fixture.outside.path().to_str().unwrap()], options].concat();
+    Mounted::start(fixture.command(&args))
 }
 
 /// Checks everything that a program can learn of a path by reading.
@@ -71,7 +48,7 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
     let fixture = Fixture::new(Caller::Agent);
     let version = fixture.version.clone();
     for options in [&[][..], &["--at", &version], &["--at", "before"]] {
-        let mounted = Mounted::new(&fixture, options);
+        let mounted = mount(&fixture, options);
         let root = fixture.outside.path();
         check_tree(root);
         for path in PATHS.iter().map(ToString::to_string).chain(canary_paths()) {
@@ -80,7 +57,7 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
         drop(mounted);
     }
     // What a program learns of a file that it may only write is the same as for a new file.
-    let _mounted = Mounted::new(&fixture, &[]);
+    let _mounted = mount(&fixture, &[]);
     let root = fixture.outside.path();
     // The inode number doesn't reveal the file's age: numbers follow the order in which files are opened.
     let inode = |name: String| {

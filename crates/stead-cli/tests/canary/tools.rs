@@ -31,6 +31,12 @@ fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Val
         "pattern" if tool.name == "glob" => vec![json!("**")],
         "pattern" => vec![json!(".")],
         "version" | "snapshot" => vec![json!(fixture.version), json!("before"), json!("now")],
+        // A key that the agent sets itself is in its log.
+        "key" if tool.name == "state_set" => vec![json!("mine")],
+        "key" => vec![json!(path), json!(NAME)],
+        "value" => vec![json!("1")],
+        "namespace" => vec![json!("default"), json!("../other")],
+        "prefix" | "expires_in" => Vec::new(),
         "label" | "if_match" | "cursor" | "offset" | "limit" | "depth" | "include" | "exclude"
         | "extensions" | "byteOffset" | "byte_offset" | "byte_limit" | "operation" | "since" | "last"
         | "count" => Vec::new(),

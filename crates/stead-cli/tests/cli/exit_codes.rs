@@ -7,14 +7,14 @@ use crate::common::TestDir;
 
 /// What a command needs before it does anything.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Needs {
+pub(crate) enum Needs {
     Nothing,
     Config,
     Agent,
 }
 
 /// Every command with arguments that are right, and what it needs. `{}` stands for a path.
-fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
+pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
     use Needs::{Agent, Config, Nothing};
     vec![
         ("append", vec!["{}", "x"], Agent),
@@ -54,6 +54,8 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("snapshot", vec![], Agent),
         ("snapshots", vec![], Agent),
         ("stat", vec!["{}"], Agent),
+        ("state", vec!["list"], Agent),
+        ("threads", vec!["list"], Agent),
         ("token", vec!["create"], Agent),
         ("tools", vec![], Agent),
         ("tree", vec!["{}"], Agent),
@@ -116,7 +118,7 @@ fn a_database_in_a_directory_that_does_not_exist_is_2() {
     let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
     dir.file("stead.toml", &format!("{config}\n[database]\nurl = \"sqlite:none/stead.db\"\n"));
     // These need no database, or none that exists.
-    let others = ["audit", "config", "mcp", "mount", "org", "restore-backup", "serve", "token"];
+    let others = ["audit", "config", "mcp", "mount", "org", "restore-backup", "serve", "threads", "token"];
     for (command, args, needs) in commands() {
         if needs == Needs::Nothing || others.contains(&command) {
             continue;

@@ -3,7 +3,7 @@
 use crate::common::TestDir;
 
 /// The commands whose help is compared: those for files and history.
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 25] = [
     &["append"],
     &["audit", "archive"],
     &["blame"],
@@ -23,6 +23,10 @@ const COMMANDS: [&[&str]; 21] = [
     &["snapshot"],
     &["snapshots"],
     &["stat"],
+    &["state", "delete"],
+    &["state", "get"],
+    &["state", "list"],
+    &["state", "set"],
     &["undo"],
     &["write"],
 ];

@@ -78,6 +78,8 @@ kind = "physical"
 path = "site"
 [stores.notes]
 kind = "virtual"
+[agents.ann.state]
+enabled = true
 [[agents.ann.workspaces]]
 prefix = "/site"
 scope = "rw"
@@ -86,6 +88,17 @@ store = "site"
 prefix = "/notes"
 scope = "rw"
 store = "notes"
+"#;
+
+const THREADS: &str = r#"
+[stores.w]
+kind = "virtual"
+[agents.ann]
+scope = "thread"
+[[agents.ann.workspaces]]
+prefix = "/w"
+scope = "rw"
+store = "w"
 "#;
 
 const ACME: &str = r#"
@@ -142,6 +155,12 @@ fn real_output_is_what_the_schema_describes() {
     check("cat", &["cat", "--lines", "1:2", "/notes/a.md"]);
     check("cat", &["cat", "--bytes", "--limit", "2", "/notes/a.md"]);
     check("grep", &["grep", "-C", "1", "2", "/notes"]);
+    check("state set", &["state", "set", "jobs/next", "1"]);
+    check("state set", &["state", "set", "lock", "{}", "--expires-in", "2h", "--create-only"]);
+    check("state get", &["state", "get", "lock"]);
+    check("state list", &["state", "list", "--limit", "1"]);
+    check("state delete", &["state", "delete", "lock"]);
+    check("(any)", &["state", "get", "none"]);
     check("snapshot", &["snapshot", "--label", "first"]);
     check("snapshots", &["snapshots"]);
     check("rm", &["rm", "/notes/c.md"]);
@@ -165,6 +184,15 @@ fn real_output_is_what_the_schema_describes() {
     let id = serde_json::from_str::<Value>(&token).unwrap()["id"].as_str().unwrap().to_owned();
     check("token list", &["token", "list"]);
     check("token revoke", &["token", "revoke", &id]);
+    dir.file("threads.toml", THREADS);
+    let threads = ["--config", "threads.toml", "--thread", "t"];
+    check("write", &[&threads[..], &["write", "/w/a", "1"]].concat());
+    let threads = ["--config", "threads.toml", "threads"];
+    check("threads list", &[&threads[..], &["list"]].concat());
+    check("threads show", &[&threads[..], &["show", "t"]].concat());
+    check("threads archive", &[&threads[..], &["archive", "t", "t.tar"]].concat());
+    check("threads destroy", &[&threads[..], &["destroy", "-n", "t"]].concat());
+    check("threads destroy", &[&threads[..], &["destroy", "t"]].concat());
     check("audit", &["audit", "-n", "5"]);
     check("audit", &["audit", "--limit", "1000"]);
     check("audit verify", &["audit", "verify"]);

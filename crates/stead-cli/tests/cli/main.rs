@@ -25,5 +25,6 @@ mod organizations;
 mod output;
 mod searching;
 mod serving;
+mod threads;
 mod tool_results;
 mod tools;

@@ -206,6 +206,76 @@ path = "/organizations/acme/workspaces/agent-marcus/private/reports"
 }
 
 #[test]
+fn who_lists_no_agent_that_a_name_is_hidden_from() {
+    let dir = example();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let outsider =
+        "[[agents.auditor.workspaces]]\nprefix = \"/all\"\nscope = \"ro\"\nstore = \"shared\"\nhide = []\n";
+    dir.file("stead.toml", &format!("{config}{outsider}"));
+    let text = dir.run(["org", "who", "/workspaces/team-hr/shared/.env"]);
+    insta::assert_snapshot!(text, @r"
+    HR Team - Shared: 1 agent
+
+    `/workspaces/team-hr/shared/.env` is hidden from the organization's agents by `hide`.
+    READ_ONLY   auditor  auditor  Workspace /all (stead.toml)
+    ");
+    assert_eq!(json_lines(&dir, &["org", "who", "/workspaces/team-hr/shared/sub/.env"]).len(), 1);
+}
+
+#[test]
+fn a_restore_keeps_the_folder_itself_and_a_conflict_names_the_path_that_is_taken() {
+    let dir = example();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    dir.file("stead.toml", &config.replace("kind = \"physical\"\npath = \"files\"", "kind = \"virtual\""));
+    let run = |args: &[&str], agent: &str| dir.run(args.iter().copied().chain(["--agent", agent]));
+    let folder = "/workspaces/team-hr/shared";
+    let [one, two, a] = ["one", "two", "one/a.md"].map(|name| format!("{folder}/{name}"));
+    run(&["write", &a, "a"], "agent-marcus");
+    run(&["mv", &one, &two], "agent-marcus");
+    run(&["write", &one, "taken"], "agent-catalyst");
+    let undo = run(&["undo"], "agent-marcus");
+    assert!(undo.contains(&format!("{one}: another entry has its name now")), "{undo}");
+    // Before the folder was made.
+    let restored = run(&["restore", folder, "v1"], "agent-marcus");
+    assert!(restored.contains(&format!("removed    {two}\n")), "{restored}");
+    assert!(!restored.contains(&format!("removed    {folder}\n")), "{restored}");
+    assert_eq!(run(&["ls", folder], "agent-marcus"), "");
+}
+
+#[test]
+fn notes_are_listed_beside_errors() {
+    let dir = example();
+    let agents = std::fs::read_to_string(dir.path("acme/agents.json")).unwrap();
+    let agents = agents.replacen("\"team-hr\"", "\"team-nobody\"", 1).replacen("\"Marcus\"", "7", 1);
+    std::fs::write(dir.path("acme/agents.json"), agents).unwrap();
+    std::fs::write(dir.path("acme/teams.json"), r#"[{"id": "team-hr", "toolBlacklist": ["grep"]}]"#).unwrap();
+    for command in ["org", "config"] {
+        let report = &json_lines(&dir, &[command, "check"])[0];
+        assert_eq!(report["ok"], false, "{report:#}");
+        assert!(report["notes"].to_string().contains("`toolBlacklist` is deprecated"), "{report:#}");
+        assert!(report["problems"].to_string().contains("`name` has to be text"), "{report:#}");
+        let text = dir.run([command, "check"]);
+        assert!(
+            text.contains("note: `toolBlacklist` is deprecated") && text.contains("`name` has to be text"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_a_record_has_twice_is_an_error_with_its_line() {
+    let dir = example();
+    let records =
+        "{\n  \"a\": { \"id\": \"a\",\n    \"leadership\": false, \"leadership\": true },\n  \"a\": {}\n}";
+    std::fs::write(dir.path("acme/teams.json"), records).unwrap();
+    insta::assert_snapshot!(dir.run(["org", "check"]), @r"
+    acme/teams.json:3:26: the key `leadership` occurs twice here; keep one of them
+    acme/teams.json:4:3: the key `a` occurs twice here; keep one of them
+    exit 2
+    ");
+}
+
+#[test]
 fn errors_say_what_to_write() {
     let dir = example();
     insta::assert_snapshot!(dir.run(["org", "show", "--agent", "marcus"]), @r"
@@ -217,7 +287,12 @@ fn errors_say_what_to_write() {
     exit 1
     ");
     insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-catalyst"]), @r"
-    ! stead: `/workspaces/agent-catalyst` isn't in a folder; write /workspaces/ID/shared or /workspaces/ID/private, where ID is an agent or a team
+    ! stead: `/workspaces/agent-catalyst` isn't in a folder; write /workspaces/agent-catalyst/shared or /workspaces/agent-catalyst/private
+    exit 2
+    ");
+    // A path of the older layout, as an agent of it writes it.
+    insta::assert_snapshot!(dir.run(["org", "who", "/agents/agent-catalyst/shared"]), @r"
+    ! stead: `/agents/agent-catalyst/shared` isn't in a folder; write /workspaces/agent-catalyst/shared or /workspaces/agent-catalyst/private
     exit 2
     ");
     insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/team-hr/../.."]), @r"

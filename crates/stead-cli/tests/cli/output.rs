@@ -236,7 +236,7 @@ fn an_argument_cannot_forge_a_line_of_output() {
         "[agents.\"x\\u001b[31m\\ny\"]\n[stores.\"\\u001b\"]\nkind = \"memory\"\npath = 1\n",
     );
     assert_snapshot!(dir.run(["--config", "evil.toml", "config", "check"]), @r#"
-    evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has no Workspace; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
+    evil.toml:1:9: the agent `x\u{1b}[31m\u{a}y` has neither a Workspace nor an Executor, so it can do nothing; add [[agents.x\u{1b}[31m\u{a}y.workspaces]]
     evil.toml:4:1: `path` isn't a known key of `stores.\u{1b}`; it takes `kind`
     exit 2
     "#);

@@ -58,6 +58,12 @@ impl Launched {
         self.stop_and_read_stderr();
     }
 
+    /// Ends the server by a signal, with its input still open.
+    pub(crate) fn end(mut self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Closes the server's input, waits for its end, and returns its stderr.
     pub(crate) fn stop_and_read_stderr(mut self) -> String {
         drop(self.child.stdin.take());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stead::vfs::{ListPage, LogQuery, PointInTime, RestoreOptions};
 use stead::{Config, ErrorKind, Identity, Stead, Stores, VfsError, VfsPath};
 
-use crate::mounted::Mounted;
+use crate::mounts::mount;
 use crate::office::Office;
 
 const FOLDERS: [&str; 4] = ["marcus/private", "marcus/shared", "team-hr/private", "team-hr/shared"];
@@ -317,7 +317,7 @@ fn f73_to_f85_a_mount_gives_each_caller_what_the_table_says() {
         fs::create_dir(&root).unwrap();
         let steads = Steads::new(&office);
         for (caller, agent, rights) in TABLE {
-            let mounted = Mounted::new(&office, agent);
+            let mounted = mount(&office, agent);
             for (folder, rights) in FOLDERS.into_iter().zip(rights) {
                 for operation in OPERATIONS {
                     let path = steads.new_path(folder);

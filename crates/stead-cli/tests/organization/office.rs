@@ -121,13 +121,26 @@ pub(crate) struct Server<'a> {
 impl Server<'_> {
     /// A client of the agent `ORGANIZATION/ID`, with a token of its own.
     pub(crate) fn connect(&self, agent: &str) -> Client {
-        let tokens = Tokens::of(&Config::load(&self.office.path("stead.toml")).unwrap());
-        let (_, token) = tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap();
-        Client { connection: Connection::open(self.address, &token, Era::Sessions) }
+        self.connect_all([agent.to_owned()]).remove(0)
     }
-}
 
-impl Server<'_> {
+    /// A client of each of these agents.
+    pub(crate) fn connect_all(&self, agents: impl IntoIterator<Item = String>) -> Vec<Client> {
+        let tokens = Tokens::of(&Config::load(&self.office.path("stead.toml")).unwrap());
+        let connect = |agent| {
+            let (_, token) = tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap();
+            Client { connection: Connection::open(self.address, &token, Era::Sessions) }
+        };
+        agents.into_iter().map(connect).collect()
+    }
+
+    /// How much memory the server uses now, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        kibibytes.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Ends the server, which writes all audit records before it ends.
     pub(crate) fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
@@ -171,6 +184,15 @@ impl Client {
         match result["isError"].as_bool().unwrap_or(false) {
             true => Err(text),
             false => Ok(text),
+        }
+    }
+
+    /// The text of a resource, or the whole error.
+    pub(crate) fn resource(&mut self, uri: &str) -> Result<String, String> {
+        let mut answer = self.connection.answer("resources/read", json!({ "uri": uri }));
+        match answer.get("error") {
+            Some(error) => Err(error.to_string()),
+            None => Ok(answer["result"]["contents"][0]["text"].take().as_str().unwrap().to_owned()),
         }
     }
 

@@ -338,7 +338,9 @@ fn check_answers(
         let answer = if tool == "list_versions" { without_authors(&answer, organization) } else { answer };
         check_answer(&secrets, &question, &answer);
     }
-    assert_eq!(used.into_iter().collect::<Vec<_>>(), TOOLS.map(|tool| tool.name), "every tool is asked");
+    // Agents of organizations have no State.
+    let usable = TOOLS.iter().map(|tool| tool.name).filter(|name| !name.starts_with("state_"));
+    assert_eq!(used.into_iter().collect::<Vec<_>>(), usable.collect::<Vec<_>>(), "every tool is asked");
     let log = format!("{:?}", stead.vfs().log(&LogQuery::default()).unwrap());
     check_answer(&secrets, "log", &without_authors(&log, organization));
 }

@@ -113,3 +113,31 @@ fn f137_f138_f141_f142_an_unknown_name_is_skipped_and_a_changed_list_holds_for_t
     assert!(error.starts_with("`write_file_by_id` is not enabled"), "{error}");
     assert_eq!(fs::read(office.host_path("alice/private", "a.md")).unwrap(), b"x");
 }
+
+#[test]
+fn f139_resources_are_read_only_where_the_whitelist_has_read_file() {
+    let office = office(&quoted(&["list_folders", "read_file_by_id"]), "", "");
+    office.stead(["write", "/workspaces/alice/private/a.md", "content", "--agent", "alice"]);
+    let server = office.serve();
+    let mut alice = server.connect("acme/alice");
+    let read = |alice: &mut crate::office::Client| alice.resource("stead:///workspaces/alice/private/a.md");
+    let refusal = read(&mut alice).unwrap_err();
+    assert!(refusal.contains("reading is not enabled for your organization, team or role"), "{refusal}");
+    office.change_records("org.json", "\"list_folders\"", "\"list_folders\", \"read_file\"");
+    wait_until("the resource can be read", || read(&mut alice).is_ok_and(|text| text == "content"));
+}
+
+#[test]
+fn f154_f166_the_audit_is_found_by_an_agents_bare_id() {
+    let office = office(&quoted(&ALL_TOOLS), "", "");
+    office.stead(["write", "/workspaces/alice/private/a.md", "content", "--agent", "alice"]);
+    let records = |agent: &str| office.stead(["audit", "--json", "--agent", agent, "--call", "write"]);
+    let record: serde_json::Value = serde_json::from_str(records("alice").trim()).unwrap();
+    assert_eq!(
+        (&record["agent"], &record["organization"]),
+        (&json!("acme/alice"), &json!("acme")),
+        "{record}"
+    );
+    assert_eq!(records("alice"), records("acme/alice"));
+    assert_eq!(records("nobody"), "");
+}

@@ -191,6 +191,11 @@ impl StepPlanner<'_> {
             },
             (None, _) => Vec::new(),
         };
+        self.add_conflict_at(node, path, why);
+    }
+
+    /// The same, where another path than the node's own is in the way.
+    fn add_conflict_at(&mut self, node: NodeId, path: Vec<u8>, why: &str) {
         self.targets.remove(&node);
         self.conflicts.push(NodeConflict { node, path, why: why.to_owned() });
     }
@@ -297,7 +302,7 @@ impl StepPlanner<'_> {
                 Ok(false)
             }
             None => {
-                self.add_conflict(node, "another entry has its name now");
+                self.add_conflict_at(node, path.as_bytes().to_vec(), "another entry has its name now");
                 Ok(false)
             }
         }

@@ -66,7 +66,7 @@ pub struct PlannedNode {
 pub struct NodeConflict {
     /// The node's id.
     pub node: NodeId,
-    /// The node's path in the Store, as far as it is known.
+    /// The node's path in the Store, as far as it is known, or the path that something else has taken.
     pub path: Vec<u8>,
     /// The reason, as a sentence.
     pub why: String,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::audit::AuditRecord;
 use crate::identity::OperationId;
 use crate::name::is_plain_identifier;
-use crate::store::{NodeId, RevisionNumber, StorePath, StoreResult, VersionTag};
+use crate::store::{LeaseId, NodeId, RevisionNumber, StorePath, StoreResult, VersionTag};
 
 /// The longest key of a record, in bytes.
 const MAX_KEY: usize = 4_096;
@@ -30,6 +30,9 @@ pub enum CompanionRecord {
     Undoes(Vec<OperationId>),
     /// A row that replaces the one with the same kind and key.
     Row(CompanionRow),
+    /// The lease under which the change is made. Nothing is written: if the lease is gone or has expired by the database's
+    /// clock, the Store refuses the change with [`crate::StoreError::LeaseExpired`].
+    Lease(LeaseId),
 }
 
 /// A row about a file or about the Store, such as one of a manifest or a lease. No path leads to it, and history and undo

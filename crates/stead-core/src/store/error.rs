@@ -120,6 +120,11 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// The lease of the change's thread is gone or has expired. The caller has to renew it first.
+    #[error(
+        "this process has not renewed its lease of the thread in time, so nothing was written; try again"
+    )]
+    LeaseExpired,
     /// What was asked for existed, but is no longer retained.
     #[error("{0}")]
     Expired(String),
@@ -166,7 +171,9 @@ impl StoreError {
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::OverQuotaUndisclosed { .. } => {
                 ErrorKind::Quota
             }
-            StoreError::Unavailable { .. } | StoreError::Stopped(_) => ErrorKind::Unavailable,
+            StoreError::Unavailable { .. } | StoreError::Stopped(_) | StoreError::LeaseExpired => {
+                ErrorKind::Unavailable
+            }
             StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::name::escape_name;
 use crate::path::VfsPath;
-use crate::store::{QuotaLimits, Store, StoreResult};
+use crate::store::{LeaseId, QuotaLimits, Store, StoreResult};
 use crate::workspace::ApprovalPolicy;
 
 /// A Store that can be forked.
@@ -109,6 +109,9 @@ pub struct Fork {
     pub excluded: Vec<VfsPath>,
     /// When the fork was made.
     pub created: Timestamp,
+    /// The lease of the thread that the fork belongs to and is removed with. The Store checks it when it makes the fork.
+    /// `None` for a fork that belongs to no thread, and for every fork that was read from a Store.
+    pub lease: Option<LeaseId>,
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod feed;
 mod fork;
 mod history;
 mod id;
+mod lease;
 mod maintenance;
 mod path_filter;
 mod quota;
@@ -64,6 +65,7 @@ pub use history::{
     ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
 };
 pub use id::{DatabaseId, RevisionId, StoreId, StoreRevisions};
+pub use lease::LeaseId;
 pub use maintenance::{Maintenance, VerifyReport};
 pub use path_filter::PathFilter;
 pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};

@@ -64,7 +64,7 @@ impl ModelStore {
                 log.append(&AuditRecord { duration: began.elapsed(), ..*record })
             }
             (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
-            (CompanionRecord::Row(_), _) | (_, None) => {
+            (CompanionRecord::Row(_) | CompanionRecord::Lease(_), _) | (_, None) => {
                 Err(StoreError::unsupported("this Store keeps no companion records"))
             }
         };

@@ -30,6 +30,7 @@ mod history;
 mod page;
 mod reply;
 mod schema;
+mod state;
 #[cfg(test)]
 mod tests;
 mod toolbox;
@@ -81,6 +82,8 @@ pub enum OfferedWhen {
     Always,
     /// If the configuration enables history or names the tool.
     WithHistory,
+    /// If the stead has a State.
+    WithState,
     /// If the agent belongs to an organization whose records give it the tool.
     InOrganization,
 }
@@ -156,7 +159,7 @@ impl ToolContext<'_> {
 }
 
 /// All tools, sorted by name; they are offered in this order.
-pub static TOOLS: [&Tool; 32] = [
+pub static TOOLS: [&Tool; 36] = [
     &files::append_file::TOOL,
     &folders::append_to_file_by_id::TOOL,
     &files::copy_file::TOOL,
@@ -185,6 +188,10 @@ pub static TOOLS: [&Tool; 32] = [
     &history::restore::TOOL,
     &history::snapshot::TOOL,
     &files::stat::TOOL,
+    &state::state_delete::TOOL,
+    &state::state_get::TOOL,
+    &state::state_list::TOOL,
+    &state::state_set::TOOL,
     &history::undo::TOOL,
     &files::write_file::TOOL,
     &folders::write_file_by_id::TOOL,
@@ -205,6 +212,11 @@ impl Tool {
     /// Whether the tool can do something in a Workspace with this scope.
     pub fn works_in(&self, scope: AccessScope) -> bool {
         self.required_access.iter().any(|access| scope.allows(*access))
+    }
+
+    /// Whether the tool is useful because of the State, whatever the Workspaces are.
+    fn works_on_state(&self) -> bool {
+        self.offered == OfferedWhen::WithState || self.name == "undo"
     }
 
     /// Whether the tool changes anything.

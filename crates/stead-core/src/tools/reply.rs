@@ -11,6 +11,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::path::VfsPath;
 use crate::store::ShortTag;
@@ -106,6 +107,8 @@ pub enum Note {
     Encoding(TextEncoding),
     /// The file's version tag, which `if_match` takes.
     Tag(ShortTag),
+    /// When a key of the State expires.
+    Expires(Timestamp),
     /// How a file's content is encoded in the reply, and the file's size in bytes.
     Content {
         /// `utf-8` or `base64`.
@@ -129,6 +132,7 @@ impl fmt::Display for Note {
             Note::NoNewline => f.write_str("no newline at end"),
             Note::Encoding(encoding) => write!(f, "encoding {encoding}"),
             Note::Tag(tag) => write!(f, "version_tag {tag}"),
+            Note::Expires(time) => write!(f, "expires {time}"),
             Note::Content { encoding, size } => write!(f, "encoding {encoding}, size {size}"),
         }
     }

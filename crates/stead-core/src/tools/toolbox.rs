@@ -135,9 +135,14 @@ impl Toolbox {
         let chosen = match tool.offered {
             OfferedWhen::Always => listed.unwrap_or(true),
             OfferedWhen::WithHistory => listed.unwrap_or(false) || (self.choice.history && listed.is_none()),
+            OfferedWhen::WithState => listed.unwrap_or(true),
             OfferedWhen::InOrganization => listed.unwrap_or(false) && self.folders.is_some(),
         };
-        chosen && tool.is_useful_with(&self.scopes)
+        let is_useful = match tool.offered {
+            OfferedWhen::WithState => false,
+            _ => tool.is_useful_with(&self.scopes),
+        };
+        chosen && (is_useful || tool.works_on_state() && self.vfs.router().state().is_some())
     }
 
     /// Whether files may be read as resources: an organization's agent needs `read_file` for that.
@@ -154,8 +159,10 @@ impl Toolbox {
     /// The description of a tool for this agent. One tool's description names the Workspaces: many hosts show a model
     /// nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
-        // Folders are discovered, so their tools need no paths.
-        let mut with_paths = self.offered().filter(|tool| tool.offered != OfferedWhen::InOrganization);
+        // Folders are discovered, and keys have no paths.
+        let takes_no_path =
+            |tool: &Tool| matches!(tool.offered, OfferedWhen::InOrganization | OfferedWhen::WithState);
+        let mut with_paths = self.offered().filter(|tool| !takes_no_path(tool));
         let naming_tool = self.offered().find(|tool| tool.name == LISTING_TOOL).or_else(|| with_paths.next());
         if naming_tool.is_none_or(|naming_tool| naming_tool.name != tool.name) {
             return Cow::Borrowed(tool.description);
@@ -229,7 +236,7 @@ impl Toolbox {
             None => vfs,
         };
         let result = match tool.offered {
-            OfferedWhen::Always => {
+            OfferedWhen::Always | OfferedWhen::WithState => {
                 (tool.run)(&ToolContext { vfs: &vfs, snapshots, folders, takes_tags }, &mut arguments)
             }
             // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one

@@ -93,7 +93,8 @@ impl Vfs {
     /// The Stores of these Workspaces at the point in time of a revision: its own Store, and every other one of the same
     /// database. Empty if none of the Workspaces is on its Store.
     pub fn store_revisions(&self, revision: RevisionId) -> StoreRevisions {
-        let stores = || self.workspaces().map(|workspace| &**workspace.mount().store());
+        let workspaces = || self.workspaces().chain(self.shared.router.state().map(|state| &**state));
+        let stores = || workspaces().map(|workspace| &**workspace.mount().store());
         let Some(own_store) = stores().find(|store| store.id() == revision.store) else {
             return StoreRevisions::default();
         };
@@ -103,7 +104,7 @@ impl Vfs {
 }
 
 /// A Workspace at a point in time: readable, or a barrier with a reason.
-enum PastWorkspace {
+pub(super) enum PastWorkspace {
     Visible(Workspace),
     Barrier(Cow<'static, str>),
 }
@@ -141,9 +142,9 @@ impl Call<'_> {
         if let (0, Some(first_error)) = (visible, first_error) {
             return Err(first_error);
         }
-        Ok(self
-            .vfs
-            .with_router(Router::new(workspaces).expect("the prefixes are unchanged, so they still differ")))
+        let router = Router::new(workspaces).expect("the prefixes are unchanged, so they still differ");
+        let (state, state_time) = self.past_state(point);
+        Ok(self.vfs.with_router(router.with_state(state), state_time))
     }
 
     /// Replaces one Store's revision by those of all Stores that share its numbers. Fails if no Workspace is on its Store.
@@ -162,7 +163,7 @@ pub(super) fn own_numbers_error(path: &VfsPath) -> Error {
     Error::Invalid(format!("the Store of `{path}` has its own version numbers; use a time"))
 }
 
-fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
+pub(super) fn past_workspace(workspace: &Workspace, point: &PointInTime) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
         return Ok(PastWorkspace::Barrier("it isn't part of this view".into()));
     }

@@ -128,6 +128,7 @@ impl<'a> Batch<'a> {
         modified: Option<Timestamp>,
     ) -> Result<()> {
         self.add(path.into_path(), |_, resolved| {
+            resolved.check_mode_change(mode)?;
             Ok(Step::SetAttr { at: resolved.node_path.clone(), mode, modified })
         })
     }
@@ -250,7 +251,8 @@ fn content_size(step: &Step) -> u64 {
 /// The deepest directory that contains all of these paths. `paths` must not be empty.
 pub(super) fn common_directory(paths: &[VfsPath]) -> VfsPath {
     let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
-    while !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {
+    // `/` stands for paths of files and names in a State together.
+    while !common.is_root() && !paths.iter().all(|path| path.strip_prefix(&common).is_some()) {
         common = common.parent().unwrap_or_else(VfsPath::root);
     }
     common

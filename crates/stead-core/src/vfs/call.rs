@@ -23,13 +23,13 @@ use crate::monitor::CallMonitor;
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{
-    Applied, Change, CompanionRecord, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
+    Applied, Change, CompanionRecord, LeaseId, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
 };
 use crate::vfs::batch::common_directory;
 use crate::vfs::compound::CompoundOperation;
 use crate::vfs::quota::{DraftCounting, without_usage};
 use crate::vfs::write::same_store;
-use crate::vfs::{Vfs, VfsShared};
+use crate::vfs::{InUse, ThreadLease, Vfs, VfsShared};
 
 /// A path argument after parsing: the path, or why the text isn't a valid one.
 pub(super) type ParsedPath = Result<VfsPath, PathError>;
@@ -72,6 +72,8 @@ pub(super) struct Call<'v> {
     pub(super) commits_draft: Cell<bool>,
     /// The first path that the call is to change in a WRITE_ONLY Workspace: its Store, and the path in the Store.
     pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
+    /// That the call's thread is in use, if the call is made in one.
+    in_use: Option<InUse>,
 }
 
 /// Whether a change completes the call that makes it.
@@ -154,6 +156,11 @@ impl Vfs {
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
+        let in_use = self.shared.lease.clone().map(ThreadLease::begin).transpose();
+        let (in_use, lease_error) = match in_use {
+            Ok(in_use) => (in_use, None),
+            Err(error) => (None, Some(error)),
+        };
         let call = Call {
             vfs: self,
             name: name.into(),
@@ -176,10 +183,12 @@ impl Vfs {
             created_git_names: RefCell::default(),
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
+            in_use,
         };
-        let result = match first_error {
-            Some(error) => Err(error.into()),
-            None => body(&call, std::array::from_fn(|index| &call.paths[index])),
+        let result = match (first_error, lease_error) {
+            (Some(error), _) => Err(error.into()),
+            (None, Some(error)) => Err(error),
+            (None, None) => body(&call, std::array::from_fn(|index| &call.paths[index])),
         };
         let result = result.map_err(|error| match error {
             Error::Store { cause: StoreError::Stopped(stop), .. } => Error::Stopped(stop),
@@ -325,9 +334,15 @@ impl<'v> Call<'v> {
                 self.announced.set(true);
             }
         }
+        self.add_lease(store, &mut change)?;
         let pending = self.shared().feed_echoes.begin_change();
         let undisclosed = self.shared().quotas.undisclosed_limits(store);
-        let applied = store.apply(change).map_err(|cause| without_usage(cause, undisclosed))?;
+        let applied = store.apply(change).map_err(|cause| {
+            if let (StoreError::LeaseExpired, Some(in_use)) = (&cause, &self.in_use) {
+                in_use.lease().note_expired();
+            }
+            without_usage(cause, undisclosed)
+        })?;
         self.shared().draft_reservations.invalidate_usage();
         if let (Some(pending), Some(number)) = (pending, applied.revision)
             && store.feed().is_some()
@@ -341,6 +356,24 @@ impl<'v> Call<'v> {
         self.success_recorded.set(success_recorded);
         self.announced.set(self.announced.get() || !success_recorded);
         Ok(applied)
+    }
+
+    /// Puts the lease of the call's thread into a change, for the Store to check. A Store of another database can't check
+    /// it, so this process does.
+    fn add_lease(&self, store: &dyn Store, change: &mut Change) -> StoreResult<()> {
+        let Some(in_use) = &self.in_use else { return Ok(()) };
+        let lease = in_use.lease();
+        if store.info().database == Some(lease.database()) {
+            change.records.push(CompanionRecord::Lease(lease.id()));
+            return Ok(());
+        }
+        lease.check().map_err(|_| StoreError::LeaseExpired)
+    }
+
+    /// The lease under which the call may make something in a Store's database that isn't a change, such as a fork.
+    pub(super) fn lease_in(&self, store: &dyn Store) -> Option<LeaseId> {
+        let lease = self.in_use.as_ref()?.lease();
+        (store.info().database == Some(lease.database())).then(|| lease.id())
     }
 
     /// Applies a change without steps in place of a change that failed, where the caller must not learn of the failure:

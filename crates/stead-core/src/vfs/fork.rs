@@ -63,6 +63,7 @@ impl Call<'_> {
             approval_policy: workspace.approval_policy(),
             excluded: self.nested_workspaces(prefix)?,
             created: self.shared().clock.now(),
+            lease: self.lease_in(&**mount.store()),
         };
         let result = mount.store().require_forks().and_then(|forks| forks.fork(&fork));
         let store = result.map_err(|cause| Error::Store {

@@ -312,7 +312,7 @@ impl<'v> Call<'v> {
                 Some(route) => {
                     let barrier = route.workspace.barrier();
                     let scope =
-                        Some(route.workspace.scope()).filter(|_| barrier != Some(&Barrier::ExcludedFromFork));
+                        Some(route.workspace.scope()).filter(|_| !barrier.is_some_and(Barrier::hides_scope));
                     synthetic.hidden += u64::from(exists);
                     synthetic.entries.insert(name.clone(), DirEntry::synthetic(name, scope));
                 }

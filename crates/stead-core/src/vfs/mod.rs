@@ -49,9 +49,11 @@ mod redirect;
 mod resolve;
 mod search;
 mod single_record;
+pub mod state;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod thread_lease;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
@@ -75,6 +77,8 @@ pub use redirect::{RedirectKind, Redirects, SymlinkRule};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobQuery, GlobResult, GrepResult};
 pub use single_record::CallEnd;
+pub use state::State;
+pub use thread_lease::{InUse, ThreadLease};
 pub use write::{RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
@@ -83,7 +87,7 @@ use std::sync::Arc;
 
 use crate::audit::AuditLog;
 use crate::audit_facts::AuditFacts;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::error::Result;
 use crate::identity::{Identity, OperationId};
 use crate::monitor::CallMonitor;
@@ -94,7 +98,7 @@ use crate::vfs::approval::Approval;
 use crate::vfs::compound::CompoundOperation;
 use crate::vfs::hiding::HiddenFiles;
 use crate::vfs::single_record::SingleRecord;
-use crate::workspace::Workspace;
+use crate::workspace::{Mount, Workspace};
 
 /// Rights that may change while a `Vfs` is in use, such as those of an organization's agent.
 pub trait CurrentRights: fmt::Debug + Send + Sync {
@@ -167,10 +171,14 @@ struct VfsShared {
     redirects: Option<Arc<dyn Redirects>>,
     denial_note: Option<Arc<str>>,
     current_rights: Option<Arc<dyn CurrentRights>>,
+    lease: Option<Arc<dyn ThreadLease>>,
     read_set: read_set::ReadSet,
     open_nodes: open_file::OpenNodes,
     draft_reservations: Arc<draft_reservations::DraftReservations>,
     feed_echoes: feed_echoes::FeedEchoes,
+    state_sweeps: state::NamespaceSweeps,
+    /// The time by which keys of the State have expired, in a view of the past; `None` for the present time.
+    state_time: Option<Timestamp>,
 }
 
 /// Builds a [`Vfs`].
@@ -179,6 +187,7 @@ pub struct VfsBuilder {
     stead: Option<Arc<str>>,
     identity: Identity,
     workspaces: Vec<Arc<Workspace>>,
+    state: Option<Arc<Workspace>>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
@@ -187,6 +196,7 @@ pub struct VfsBuilder {
     redirects: Option<Arc<dyn Redirects>>,
     denial_note: Option<Arc<str>>,
     current_rights: Option<Arc<dyn CurrentRights>>,
+    lease: Option<Arc<dyn ThreadLease>>,
 }
 
 impl VfsBuilder {
@@ -194,6 +204,11 @@ impl VfsBuilder {
     pub fn workspace(mut self, workspace: impl Into<Arc<Workspace>>) -> Self {
         self.workspaces.push(workspace.into());
         self
+    }
+
+    /// Gives the stead a State, which is kept in this Mount: see [`State`]. No other Workspace may show the Mount.
+    pub fn state(self, mount: impl Into<Mount>) -> Self {
+        VfsBuilder { state: Some(Arc::new(state::workspace(mount.into()))), ..self }
     }
 
     /// Sets the id of the stead that this `Vfs` belongs to. Audit records name it.
@@ -242,9 +257,14 @@ impl VfsBuilder {
         VfsBuilder { current_rights: Some(rights), ..self }
     }
 
+    /// Sets the lease of the thread whose files these are. Every call begins with it, and every change is made under it.
+    pub fn lease(self, lease: Arc<dyn ThreadLease>) -> Self {
+        VfsBuilder { lease: Some(lease), ..self }
+    }
+
     /// Builds the `Vfs`. Fails if two Workspaces have the same prefix.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
-        let router = Router::new(self.workspaces)?;
+        let router = Router::new(self.workspaces)?.with_state(self.state);
         let shared = VfsShared {
             quotas: quota::QuotaTable::new(&router, self.quota),
             router,
@@ -258,10 +278,13 @@ impl VfsBuilder {
             redirects: self.redirects,
             denial_note: self.denial_note,
             current_rights: self.current_rights,
+            lease: self.lease,
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
             feed_echoes: feed_echoes::FeedEchoes::default(),
+            state_sweeps: state::NamespaceSweeps::default(),
+            state_time: None,
         };
         Ok(Vfs {
             shared: Arc::new(shared),
@@ -285,6 +308,7 @@ impl Vfs {
             stead: None,
             identity,
             workspaces: Vec::new(),
+            state: None,
             clock: Arc::new(SystemClock),
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
@@ -293,12 +317,18 @@ impl Vfs {
             redirects: None,
             denial_note: None,
             current_rights: None,
+            lease: None,
         }
     }
 
     /// The identity that calls through this `Vfs` act for.
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
+    }
+
+    /// The lease of the thread whose files these are, if they are a thread's.
+    pub fn lease(&self) -> Option<&Arc<dyn ThreadLease>> {
+        self.shared.lease.as_ref()
     }
 
     /// Whether the lost-update guard knows of a file that was read through this `Vfs`.
@@ -365,11 +395,13 @@ impl Vfs {
 impl Vfs {
     /// Returns a `Vfs` with these Workspaces instead. Its read set, open files and draft reservations start empty.
     pub fn with_workspaces(&self, workspaces: Vec<Arc<Workspace>>) -> Result<Vfs, DuplicatePrefix> {
-        Ok(self.with_router(Router::new(workspaces)?))
+        let router = Router::new(workspaces)?.with_state(self.shared.router.state().cloned());
+        Ok(self.with_router(router, self.shared.state_time))
     }
 
-    /// Like `with_workspaces`, with a router that is built already.
-    fn with_router(&self, router: Router) -> Vfs {
+    /// Like `with_workspaces`, with a router that is built already. `state_time` is the time by which keys of the State
+    /// have expired; `None` for the present time.
+    fn with_router(&self, router: Router, state_time: Option<Timestamp>) -> Vfs {
         let VfsShared {
             stead,
             identity,
@@ -381,6 +413,7 @@ impl Vfs {
             redirects,
             denial_note,
             current_rights,
+            lease,
             ..
         } = &*self.shared;
         let shared = VfsShared {
@@ -396,10 +429,13 @@ impl Vfs {
             redirects: redirects.clone(),
             denial_note: denial_note.clone(),
             current_rights: current_rights.clone(),
+            lease: lease.clone(),
             read_set: read_set::ReadSet::default(),
             open_nodes: open_file::OpenNodes::default(),
             draft_reservations: Arc::default(),
             feed_echoes: feed_echoes::FeedEchoes::default(),
+            state_sweeps: state::NamespaceSweeps::default(),
+            state_time,
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

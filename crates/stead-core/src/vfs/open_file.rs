@@ -620,7 +620,8 @@ impl OpenFile {
     fn check_rights(&self, access: Access) -> Result<()> {
         match self.vfs.shared.router.route(&self.resolved_path) {
             Some(route) if !self.vfs.shared.is_current(route.workspace, access) => {
-                Err(Error::AccessWithdrawn { path: self.reported_path.clone() })
+                let is_readable = self.vfs.shared.is_still_readable(route.workspace);
+                Err(Error::AccessWithdrawn { path: self.reported_path.clone(), is_readable })
             }
             _ => Ok(()),
         }

@@ -59,7 +59,7 @@ impl QuotaTable {
             return table;
         }
         let mut mounts: Vec<BTreeSet<&[u8]>> = Vec::new();
-        for workspace in router.workspaces() {
+        for workspace in router.workspaces().chain(router.state()) {
             let mount = workspace.mount();
             let index = *table.by_store.entry(store_key(&**mount.store())).or_insert_with(|| {
                 table.stores.push(StoreQuotas::new(mount.store()));

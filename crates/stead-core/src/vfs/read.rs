@@ -210,6 +210,20 @@ impl Vfs {
         })
     }
 
+    /// Whether the host lets Stead read a file that the caller may read. Doesn't count as reading it.
+    pub fn is_readable_on_host(&self, path: impl IntoPath) -> Result<bool> {
+        self.call("stat", [path.into_path()], |call, [path]| {
+            let opened = call.resolve_and_call(path, Access::Read, |resolved| {
+                resolved.store().open(&resolved.node_path, OpenPurpose::Read)
+            });
+            match opened {
+                Ok(_) => Ok(true),
+                Err(Error::Store { cause: StoreError::HostDenied, .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Opens a file to read it piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {

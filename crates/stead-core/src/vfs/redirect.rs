@@ -118,6 +118,7 @@ impl HiddenRedirect {
             | Error::BehindBarrier { .. }
             | Error::ContainsWorkspace { .. }
             | Error::IsWorkspace { .. }
+            | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => Error::Store {
                 path: self.requested.clone(),
                 visibility: Visibility::Hidden,

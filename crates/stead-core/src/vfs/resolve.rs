@@ -152,6 +152,11 @@ impl VfsShared {
         let Some(rights) = &self.current_rights else { return true };
         !workspace.scope().allows(access) || rights.allow(workspace, access)
     }
+
+    /// Whether the caller may read in the Workspace, by its scope and by the rights as they are now.
+    pub(super) fn is_still_readable(&self, workspace: &Workspace) -> bool {
+        workspace.scope().allows(Access::Read) && self.is_current(workspace, Access::Read)
+    }
 }
 
 impl<'v> Call<'v> {
@@ -178,11 +183,12 @@ impl<'v> Call<'v> {
             let workspace = workspace.prefix().clone();
             Error::BehindBarrier { path: path.clone(), workspace, barrier: barrier.clone() }
         };
-        if let Some(barrier @ Barrier::ExcludedFromFork) = workspace.barrier() {
+        if let Some(barrier) = workspace.barrier().filter(|barrier| barrier.hides_scope()) {
             return Err(behind_barrier(barrier));
         }
         if !self.shared().is_current(workspace, access) {
-            return Err(Error::AccessWithdrawn { path: path.clone() });
+            let is_readable = self.shared().is_still_readable(workspace);
+            return Err(Error::AccessWithdrawn { path: path.clone(), is_readable });
         }
         if !workspace.scope().allows(access)
             && let (Some(folder), Some(note)) = (workspace.title(), &self.shared().denial_note)

@@ -18,6 +18,7 @@ use crate::vfs::hiding::hidden_stay_untouched;
 use crate::vfs::own_files::{PriorContent, not_own_file};
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
+use crate::workspace::RootMode;
 
 /// Content up to this size, in bytes, is cloned for each symlink that is followed. For larger content the path is
 /// resolved first: for small content a clone is cheaper than that lookup.
@@ -150,6 +151,15 @@ impl ResolvedPath<'_> {
         }
         Ok(())
     }
+
+    /// Refuses other permission bits for the root directory of a Workspace where they are fixed.
+    pub(super) fn check_mode_change(&self, mode: Option<u32>) -> Result<()> {
+        let is_root = self.relative_path().is_empty();
+        match mode.is_some() && is_root && self.workspace.root_mode() == RootMode::Fixed {
+            true => Err(self.refusal(Error::FixedRootMode { path: self.path.clone() })),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Vfs {
@@ -247,6 +257,7 @@ impl Vfs {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
             let (written, _) =
                 call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
+                    resolved.check_mode_change(mode)?;
                     if resolved.visibility() == Visibility::Hidden {
                         call.check_own_file(resolved)?;
                     }

@@ -14,7 +14,10 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::ScopeDenied { scope: AccessScope::ReadOnly, access: Access::Write, .. }
         // Of the scopes, only READ_ONLY refuses a write.
         | Error::FolderDenied { access: Access::Write, .. } => Errno::EROFS,
-        Error::Protected { .. } | Error::GitRepository { .. } | Error::ToolNotOffered(_) => Errno::EPERM,
+        Error::Protected { .. }
+        | Error::GitRepository { .. }
+        | Error::FixedRootMode { .. }
+        | Error::ToolNotOffered(_) => Errno::EPERM,
         Error::OutsideWorkspaces { .. }
         | Error::ScopeDenied { .. }
         | Error::FolderDenied { .. }
@@ -29,8 +32,11 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::TooManySymlinks { .. } => Errno::ELOOP,
         Error::ContainsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,
         Error::AcrossWorkspaces { .. } => Errno::EXDEV,
-        Error::LostUpdate { .. } => Errno::ESTALE,
-        Error::NotInHistory(_) => Errno::ENOENT,
+        // No path leads to the State, so these errors don't come from a mount's calls.
+        Error::LostUpdate { .. } | Error::StateConflict { .. } => Errno::ESTALE,
+        Error::StateKeyExists { .. } => Errno::EEXIST,
+        Error::StateValueTooLarge { .. } => Errno::EFBIG,
+        Error::NotInHistory(_) | Error::NoStateKey { .. } => Errno::ENOENT,
         Error::Binary { .. } => Errno::EOPNOTSUPP,
         Error::AuditUnavailable(StoreError::NoSpace) => Errno::ENOSPC,
         Error::AuditUnavailable(_) | Error::CopyMismatch { .. } => Errno::EIO,
@@ -42,6 +48,9 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::FileType(_)
         | Error::LineOutOfRange { .. }
         | Error::Invalid(_) => Errno::EINVAL,
+        Error::LeaseUnavailable(cause) => store_errno(cause),
+        // Not ESTALE, on which the kernel would try again: every further call fails, too.
+        Error::ThreadEnded => Errno::EIO,
         Error::PartiallyApplied { cause, .. } => errno(cause),
         // In a WRITE_ONLY Workspace, the error must not reveal what is there.
         Error::Store {
@@ -79,7 +88,7 @@ pub(crate) fn store_errno(cause: &StoreError) -> Errno {
         | StoreError::Invalid(_)
         | StoreError::EditMismatch(_) => Errno::EINVAL,
         StoreError::Stopped(_) => Errno::EINTR,
-        StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
+        StoreError::Unavailable { .. } | StoreError::LeaseExpired | StoreError::Corrupt(_) => Errno::EIO,
     }
 }
 

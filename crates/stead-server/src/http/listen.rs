@@ -29,12 +29,16 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often endpoints are looked for that nobody has used for [`IDLE_TIMEOUT`].
 const EVICTION_INTERVAL: Duration = Duration::from_secs(60);
+/// How often sessions are looked for that have ended and whose threads have to end with them.
+const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Options of the HTTP server.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
     /// The agent that clients on this machine are, while no tokens exist. `None`: the only configured agent.
     pub agent: Option<String>,
+    /// The thread in which these clients work.
+    pub thread: Option<String>,
     /// The URL at which the server is reached from outside.
     pub public_url: Option<PublicUrl>,
 }
@@ -58,6 +62,7 @@ pub async fn serve(
     let config_watch = tokio::spawn(watch_config(steads));
     let token_saver = tokio::spawn(save_token_uses(tokens.clone()));
     let evictions = tokio::spawn(evict_idle_endpoints(Arc::clone(&routes)));
+    let session_ends = tokio::spawn(end_session_threads(Arc::clone(&routes)));
     let limiter = ConnectionLimiter::new(MAX_CONNECTIONS);
     let accept = async {
         loop {
@@ -82,6 +87,7 @@ pub async fn serve(
     config_watch.abort();
     token_saver.abort();
     evictions.abort();
+    session_ends.abort();
     // Saves the uses of the last minute. A failure is ignored.
     let _ = tokio::task::block_in_place(|| tokens.save_last_used());
     Ok(())
@@ -92,6 +98,14 @@ async fn evict_idle_endpoints(routes: Arc<Routes>) {
     loop {
         tokio::time::sleep(EVICTION_INTERVAL).await;
         routes.evict_idle(IDLE_TIMEOUT).await;
+    }
+}
+
+/// Ends the threads whose sessions have ended. Never returns.
+async fn end_session_threads(routes: Arc<Routes>) {
+    loop {
+        tokio::time::sleep(SESSION_CHECK_INTERVAL).await;
+        routes.end_session_threads().await;
     }
 }
 

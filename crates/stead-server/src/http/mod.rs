@@ -7,6 +7,8 @@ mod host_policy;
 mod listen;
 mod responses;
 mod routes;
+mod session_requests;
+mod session_threads;
 
 pub use host_policy::PublicUrl;
 pub use listen::{HttpOptions, serve};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::authenticate::AuthError;
 use super::host_policy::HostRejection;
-use crate::mcp::MessageError;
+use crate::mcp::{MessageError, RequestRefusal};
 
 pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
@@ -46,6 +46,35 @@ pub(super) fn invalid_message(error: &MessageError, id: Option<Value>) -> HttpRe
     let MessageError { code, message } = error;
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } });
     response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+}
+
+/// A JSON-RPC error for a request that an endpoint can't get.
+pub(super) fn request_refused(refusal: &RequestRefusal, id: Option<Value>) -> HttpResponse {
+    let RequestRefusal { code, message, data } = refusal;
+    let mut error = json!({ "code": code, "message": message });
+    if let Some(data) = data {
+        error["data"] = data.clone();
+    }
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+    response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+}
+
+pub(super) fn unknown_session() -> HttpResponse {
+    let sentence = "there is no such session; send `initialize` again";
+    refusal(StatusCode::NOT_FOUND, "not_found", sentence)
+}
+
+pub(super) fn too_many_sessions() -> HttpResponse {
+    service_unavailable("you have too many open sessions; end some with DELETE, or wait until some end")
+}
+
+/// The response if the stead of a caller can't be opened.
+pub(super) fn endpoint_unavailable(error: &stead::Error) -> HttpResponse {
+    match error {
+        // Sending it again wouldn't help.
+        stead::Error::ThreadNeeded { .. } => refusal(StatusCode::FORBIDDEN, "forbidden", &error.to_string()),
+        _ => service_unavailable(&error.to_string()),
+    }
 }
 
 pub(super) fn service_unavailable(sentence: &str) -> HttpResponse {

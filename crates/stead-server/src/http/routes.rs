@@ -11,6 +11,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use parking_lot::Mutex;
+use serde_json::Value;
 use stead::{Clock, Identity, SystemClock, Tokens};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,7 @@ use super::connection_limiter::ConnectionSlot;
 use super::host_policy::HostPolicy;
 use super::listen::HttpOptions;
 use super::responses::{self, HttpResponse};
+use super::session_threads::SessionThreads;
 use crate::in_place::in_place;
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
@@ -36,11 +38,11 @@ const MAX_OPENING_STEADS: usize = 8;
 /// [`SMALL_MESSAGE`] bytes are not counted.
 const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
 const MAX_BYTES_IN_FLIGHT_PER_IDENTITY: usize = 48 << 20;
-const SMALL_MESSAGE: usize = 64 << 10;
+pub(super) const SMALL_MESSAGE: usize = 64 << 10;
 
 /// The endpoint of one identity. Requests that come while it is opened wait for it without a thread.
-struct EndpointSlot {
-    endpoint: OnceCell<Arc<Endpoint>>,
+pub(super) struct EndpointSlot {
+    pub(super) endpoint: OnceCell<Arc<Endpoint>>,
     last_used: Mutex<Instant>,
 }
 
@@ -53,10 +55,12 @@ impl Default for EndpointSlot {
 /// Everything that is needed to answer requests.
 pub(super) struct Routes {
     host_policy: HostPolicy,
-    registry: Arc<SteadRegistry>,
+    pub(super) registry: Arc<SteadRegistry>,
     tokens: Arc<Tokens>,
     local_agent: Option<String>,
-    endpoints: Mutex<HashMap<Identity, Arc<EndpointSlot>>>,
+    local_thread: Option<String>,
+    pub(super) endpoints: Mutex<HashMap<Identity, Arc<EndpointSlot>>>,
+    pub(super) session_threads: Arc<SessionThreads>,
     open_limit: Semaphore,
     /// The free part of [`MAX_BYTES_IN_FLIGHT`], in KiB.
     message_budget: Semaphore,
@@ -76,7 +80,9 @@ impl Routes {
             registry,
             tokens,
             local_agent: options.agent,
+            local_thread: options.thread,
             endpoints: Mutex::default(),
+            session_threads: Arc::default(),
             open_limit: Semaphore::new(MAX_OPENING_STEADS),
             message_budget: Semaphore::new(MAX_BYTES_IN_FLIGHT >> 10),
             shutdown,
@@ -144,7 +150,12 @@ impl Routes {
 
     fn authenticate(&self, request: &Request<Incoming>, client_address: IpAddr) -> Result<Caller, AuthError> {
         let config = self.registry.config();
-        authenticate(request.headers(), client_address, &self.tokens, &config, self.local_agent.as_deref())
+        let agent = self.local_agent.as_deref();
+        let mut caller = authenticate(request.headers(), client_address, &self.tokens, &config, agent)?;
+        if caller.token.is_none() {
+            caller.identity.thread = self.local_thread.clone();
+        }
+        Ok(caller)
     }
 
     /// Metrics are for callers on this machine, and for callers with a valid token.
@@ -194,21 +205,43 @@ impl Routes {
     }
 
     async fn handle_mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
-        let endpoint = match self.endpoint(&caller.identity).await {
-            Ok(endpoint) => endpoint,
-            Err(error) => return responses::service_unavailable(&error.to_string()),
-        };
+        if self.sessions_are_threads(&caller.identity) {
+            return self.handle_in_session(request, caller).await;
+        }
+        match self.endpoint(&caller.identity).await {
+            Ok(endpoint) => self.handle_at(&endpoint, request, caller).await,
+            Err(error) => responses::endpoint_unavailable(&error),
+        }
+    }
+
+    /// Answers a request at the endpoint of its identity.
+    pub(super) async fn handle_at(
+        &self,
+        endpoint: &Endpoint,
+        request: Request<Incoming>,
+        caller: Caller,
+    ) -> HttpResponse {
         let reserved =
-            tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(&endpoint, request.body())).await;
+            tokio::time::timeout(BODY_TIMEOUT, self.reserve_message_budget(endpoint, request.body())).await;
         let Ok(_reserved) = reserved else {
             return responses::service_unavailable(
                 "too many large messages are being received; send this one again later",
             );
         };
-        let (mut request, info) = match read_request(request).await {
-            Ok(read) => read,
-            Err(reply) => return *reply,
-        };
+        match read_request(request, MAX_MESSAGE_BYTES).await {
+            Ok((request, info)) => self.answer_at(endpoint, request, info, caller).await,
+            Err(reply) => *reply,
+        }
+    }
+
+    /// Answers a request that was read.
+    pub(super) async fn answer_at(
+        &self,
+        endpoint: &Endpoint,
+        mut request: Request<Full<Bytes>>,
+        info: RequestInfo,
+        caller: Caller,
+    ) -> HttpResponse {
         if let Some(token) = &caller.token {
             request.extensions_mut().insert(token.results);
         }
@@ -221,14 +254,8 @@ impl Routes {
                 info.rejection
             }
             EndpointOutcome::Answered(reply) => self.end_when_access_is_lost(reply, caller),
-            EndpointOutcome::UnknownSession => responses::refusal(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "there is no such session; send `initialize` again",
-            ),
-            EndpointOutcome::TooManySessions => responses::service_unavailable(
-                "you have too many open sessions; end some with DELETE, or wait until some end",
-            ),
+            EndpointOutcome::UnknownSession => responses::unknown_session(),
+            EndpointOutcome::TooManySessions => responses::too_many_sessions(),
         }
     }
 
@@ -249,14 +276,14 @@ impl Routes {
         [identity_permit, self.message_budget.acquire_many(kib).await.ok()]
     }
 
-    async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
+    pub(super) async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
         let slot = Arc::clone(self.endpoints.lock().entry(identity.clone()).or_default());
         *slot.last_used.lock() = Instant::now();
         let open = async || {
             let _opening = self.open_limit.acquire().await;
             let live_stead = in_place(|| self.registry.get(identity)).await?;
-            let shutdown = self.shutdown.child_token();
-            Ok(Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, shutdown)))
+            let (shutdown, lifetime) = (self.shutdown.child_token(), self.session_lifetime(identity));
+            Ok(Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, lifetime, shutdown)))
         };
         let opened = slot.endpoint.get_or_try_init(open).await.cloned();
         if opened.is_err() {
@@ -289,16 +316,19 @@ impl Routes {
 }
 
 /// What has to be known of a request before the MCP library gets it.
-struct RequestInfo {
-    kind: RequestKind,
+pub(super) struct RequestInfo {
+    pub(super) kind: RequestKind,
     is_json: bool,
+    /// The id of a request.
+    pub(super) id: Option<Value>,
     /// The response if the body is JSON, but not a message.
     rejection: HttpResponse,
 }
 
-/// Reads the body of a request. Refuses it if it is too large, incomplete, too slow or, in a POST, not JSON.
-async fn read_request(
+/// Reads the body of a request. Refuses it if it is larger than `max_bytes`, incomplete, too slow or, in a POST, not JSON.
+pub(super) async fn read_request(
     request: Request<Incoming>,
+    max_bytes: usize,
 ) -> Result<(Request<Full<Bytes>>, RequestInfo), Box<HttpResponse>> {
     let (parts, body) = request.into_parts();
     let too_large = || {
@@ -308,8 +338,7 @@ async fn read_request(
         );
         Box::new(responses::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
     };
-    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await
-    {
+    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, max_bytes).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
         Ok(Err(_)) => {
@@ -330,12 +359,11 @@ async fn read_request(
         }
         _ => MessageHead::default(),
     };
+    let id = head.id.as_ref().map(|id| id.clone().into_json_value());
     let info = RequestInfo {
         kind: if head.is_initialize() { RequestKind::Initialize } else { RequestKind::Other },
-        rejection: responses::invalid_message(
-            &head.error(),
-            head.id.as_ref().map(|id| id.clone().into_json_value()),
-        ),
+        rejection: responses::invalid_message(&head.error(), id.clone()),
+        id,
         is_json: parts
             .headers
             .get(CONTENT_TYPE)

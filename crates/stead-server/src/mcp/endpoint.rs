@@ -23,8 +23,9 @@ use crate::limits::MAX_MESSAGE_BYTES;
 use crate::live_stead::LiveStead;
 
 /// How long a session without any traffic stays open.
-const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-const SESSION_HEADER: &str = "mcp-session-id";
+pub(crate) const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// The header with the id of a session.
+pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
 
 /// The outcome of a request.
 pub(crate) enum EndpointOutcome {
@@ -54,15 +55,16 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint. `max_message_bytes` is how many bytes of large messages may be in flight. Cancelling
-    /// `shutdown` ends its sessions and streams.
+    /// Creates an endpoint. `max_message_bytes` is how many bytes of large messages may be in flight, and `session_lifetime`
+    /// how long a session without any traffic stays open. Cancelling `shutdown` ends its sessions and streams.
     pub(crate) fn new(
         live_stead: Arc<LiveStead>,
         max_message_bytes: usize,
+        session_lifetime: Duration,
         shutdown: CancellationToken,
     ) -> Self {
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
+        sessions.session_config.keep_alive = Some(session_lifetime);
         let sessions = Arc::new(sessions);
         // Host and Origin were checked before, for every route.
         let config = StreamableHttpServerConfig::default()
@@ -83,6 +85,11 @@ impl Endpoint {
     /// The budget for this identity's messages, in KiB.
     pub(crate) fn message_budget(&self) -> &Semaphore {
         &self.message_budget
+    }
+
+    /// Whether the thread that its stead is of has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.live_stead.thread_has_ended()
     }
 
     /// How many sessions are open.

@@ -15,12 +15,14 @@ mod methods;
 mod priming;
 mod request_id_scanner;
 mod resources;
+mod session_needed;
 mod uri;
 
 #[cfg(feature = "conformance")]
 pub(crate) use conformance::ConformanceHandler as ActiveHandler;
-pub(crate) use endpoint::{Endpoint, EndpointOutcome, RequestKind};
+pub(crate) use endpoint::{Endpoint, EndpointOutcome, RequestKind, SESSION_HEADER, SESSION_IDLE_TIMEOUT};
 #[cfg(not(feature = "conformance"))]
 pub(crate) use handler::McpHandler as ActiveHandler;
 pub(crate) use line_transport::serve_lines;
 pub(crate) use message_head::{MessageError, MessageHead};
+pub(crate) use session_needed::{RequestRefusal, session_needed};

@@ -12,4 +12,5 @@ mod protocol_errors;
 mod reloading;
 mod resources;
 mod results;
+mod sessions_as_threads;
 mod tools;

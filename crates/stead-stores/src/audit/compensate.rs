@@ -40,7 +40,7 @@ pub(crate) fn compensating(conn: &Connection, revision: i64) -> Result<Option<Re
 }
 
 fn compensating_record(entry: AuditEntry) -> Option<AuditRecord> {
-    let paths: Vec<_> = entry.paths.iter().filter_map(|path| VfsPath::parse(path).ok()).collect();
+    let paths: Vec<_> = entry.paths.iter().filter_map(|path| VfsPath::from_record(path).ok()).collect();
     let identity = Identity {
         thread: entry.thread.clone(),
         organization: entry.organization.clone(),

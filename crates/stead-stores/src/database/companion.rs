@@ -16,6 +16,7 @@ use crate::audit::{ChangeDigest, RecordBody, compensating};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::schema::UNRECORDED;
+use crate::threads::rows;
 
 /// The steps that rows are filled from, with their paths, and their attributes once they are applied.
 #[derive(Debug, Clone, Default)]
@@ -86,7 +87,18 @@ pub(crate) struct ChangeRecords<'a> {
 }
 
 impl WriteTransaction<'_> {
-    /// Writes the companion records of a change.
+    /// Refuses a change whose lease is gone or has expired. It comes before everything else that the change does: in a thread
+    /// that has ended, its other errors would say only that nothing is there.
+    pub(crate) fn check_leases(&self, records: &[CompanionRecord]) -> Result<()> {
+        for record in records {
+            if let CompanionRecord::Lease(lease) = record {
+                rows::check_lease(self.conn, *lease)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the companion records of a change. The caller has called `check_leases` in the same transaction.
     pub(crate) fn write_records(&mut self, change: &ChangeRecords<'_>) -> Result<()> {
         let ChangeRecords { volume, operation, revision, records, .. } = *change;
         let is_audited = records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. }));
@@ -118,6 +130,8 @@ impl WriteTransaction<'_> {
                     }
                 }
                 CompanionRecord::Row(row) => write_row(self.conn, row, change)?,
+                // `check_leases` has checked it in this transaction.
+                CompanionRecord::Lease(_) => {}
             }
         }
         Ok(())
@@ -183,6 +197,8 @@ impl WriteTransaction<'_> {
                             .execute(params![volume, undone.as_bytes(), operation.as_bytes()])?;
                     }
                 }
+                // Nothing was written for it.
+                CompanionRecord::Lease(_) => {}
                 CompanionRecord::Row(_) => remove_pending_rows(self.conn, volume, revision)?,
             }
         }

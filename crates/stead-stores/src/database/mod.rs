@@ -25,6 +25,7 @@ pub(crate) mod reserve;
 mod revision_file;
 pub(crate) mod schema;
 mod shm_vfs;
+mod state_volume;
 mod verify;
 mod wal_file;
 mod writer_lock;
@@ -32,13 +33,14 @@ mod writer_lock;
 pub use maintenance::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
+pub use state_volume::StateOwner;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -62,6 +64,7 @@ use crate::database::schema::{
 use crate::database::wal_file::WalFile;
 use crate::database::writer_lock::WriterLock;
 use crate::host_path::location;
+use crate::threads::LeaseHolder;
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::dir_cache::DirCache;
 use crate::virtual_store::entry_row::DIRECTORY_MODE;
@@ -114,6 +117,8 @@ pub(crate) struct DatabaseInner {
     /// Whether the audit log is open.
     has_audit_log: AtomicBool,
     wal_file: WalFile,
+    /// This process as a user of threads.
+    pub(crate) lease_holder: Mutex<Weak<LeaseHolder>>,
 }
 
 /// A volume: the tree of a namespace.
@@ -261,6 +266,7 @@ impl Database {
             volumes: Mutex::default(),
             has_audit_log: AtomicBool::new(false),
             wal_file: WalFile::default(),
+            lease_holder: Mutex::default(),
         }))
     }
 
@@ -539,6 +545,13 @@ impl DatabaseInner {
         self.volumes.lock().clear();
     }
 
+    /// Has these volumes, which were removed, looked up again when they are next opened.
+    pub(crate) fn forget_volumes_in(&self, removed: &[i64]) {
+        if !removed.is_empty() {
+            self.volumes.lock().retain(|_, volume| !removed.contains(&volume.id));
+        }
+    }
+
     /// Whether the audit log is open, so that changes can have records.
     pub(crate) fn has_audit_log(&self) -> bool {
         self.has_audit_log.load(Ordering::Acquire)
@@ -607,7 +620,9 @@ impl DatabaseInner {
             Some(found) => found,
             None => {
                 let namespace = namespace.to_owned();
-                self.write(CommitSync::Deferred, move |transaction| make_volume(transaction, &namespace))?
+                self.write(CommitSync::Deferred, move |transaction| {
+                    make_volume(transaction, &namespace, None)
+                })?
             }
         };
         let base_layers = layers::load_layers(&*self.reader()?, id)?;
@@ -669,8 +684,12 @@ pub(crate) fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Resul
     Ok(found)
 }
 
-/// Creates a volume with its root, which exists at every revision, unless another caller has created it meanwhile.
-fn make_volume(transaction: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i64, i64)> {
+/// Creates a volume, perhaps of a thread, with its root, which exists at every revision, unless another caller has created it meanwhile.
+pub(crate) fn make_volume(
+    transaction: &mut WriteTransaction<'_>,
+    namespace: &str,
+    thread: Option<i64>,
+) -> Result<(i64, i64)> {
     if let Some(found) = find_volume(transaction.conn, namespace)? {
         return Ok(found);
     }
@@ -679,8 +698,8 @@ fn make_volume(transaction: &mut WriteTransaction<'_>, namespace: &str) -> Resul
     let (id, root) = (transaction.fresh_node()?, transaction.fresh_node()?);
     transaction
         .conn
-        .prepare_cached("INSERT INTO volume(id, namespace, root) VALUES (?1, ?2, ?3)")?
-        .execute(params![id, namespace, root])?;
+        .prepare_cached("INSERT INTO volume(id, namespace, root, thread) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![id, namespace, root, thread])?;
     transaction
         .conn
         .prepare_cached(

@@ -25,14 +25,17 @@ INSERT INTO meta(id, name, value) VALUES
 
 -- A named tree. `namespace` is a JSON array of texts, and `root` the node of the tree's root directory. A fork stands on the
 -- volume `base` as of `base_revision`. A Physical Store's ledger is a volume too: its namespace is {"directory":"…"}, which no
--- configuration can name, and its root is 0.
+-- configuration can name, and its root is 0. A volume of a thread has the namespace {"thread":["AGENT","THREAD"],"id":N,"of":[…]}
+-- and the thread's id in `thread`; so has a fork that was made in a thread. Such a volume is removed with its thread.
 CREATE TABLE volume(
   id INTEGER PRIMARY KEY,
   namespace TEXT NOT NULL UNIQUE,
   root INTEGER NOT NULL,
   base INTEGER,
-  base_revision INTEGER
+  base_revision INTEGER,
+  thread INTEGER
 ) STRICT;
+CREATE INDEX volume_thread ON volume(thread) WHERE thread IS NOT NULL;
 CREATE INDEX volume_base ON volume(base, base_revision) WHERE base IS NOT NULL;
 
 -- One row per change, whatever its volume: the operation that made it. The newest row is never deleted.
@@ -214,6 +217,41 @@ CREATE TABLE fork(
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX fork_volume ON fork(volume);
 
+-- Threads -------------------------------------------------------------------------------------------------------------------
+
+-- A thread of an agent that has files of its own. `id` comes from the node counter, so it is never used again. Times are those of
+-- the database's clock: nanoseconds since 1970, whole milliseconds. Without `idle_timeout`, the thread never ends by itself. `epoch`
+-- grows with every lease that is taken. `ending` is the lease holder that is removing the thread; if that holder is gone or has
+-- expired, another one finishes the removal.
+CREATE TABLE thread(
+  id INTEGER PRIMARY KEY,
+  agent TEXT NOT NULL,
+  name TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  last_used INTEGER NOT NULL,
+  idle_timeout INTEGER,
+  epoch INTEGER NOT NULL,
+  ending INTEGER
+) STRICT;
+CREATE UNIQUE INDEX thread_name ON thread(agent, name);
+CREATE INDEX thread_idle ON thread(last_used + idle_timeout) WHERE idle_timeout IS NOT NULL;
+CREATE INDEX thread_ending ON thread(ending) WHERE ending IS NOT NULL;
+
+-- A process that uses threads, until `expires` by the database's clock unless it renews. A holder that has expired gets a new row.
+CREATE TABLE lease_holder(
+  id INTEGER PRIMARY KEY,
+  expires INTEGER NOT NULL
+) STRICT;
+
+-- That a holder uses a thread. Every change of the thread names the whole row, and is refused without it.
+CREATE TABLE thread_lease(
+  thread INTEGER NOT NULL,
+  holder INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  PRIMARY KEY(thread, holder)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX thread_lease_holder ON thread_lease(holder);
+
 -- The ledger of Physical Stores ---------------------------------------------------------------------------------------------
 
 -- What a revision did to one name of a directory. `kind`: 1 placed, 2 replaced, 3 removed, 4 moved to `other_path`,
@@ -379,7 +417,7 @@ BEGIN SELECT raise(ABORT, 'audit records can only be added'); END;
 -- base's together; so are capture volumes, whose files are the host's.
 CREATE VIEW file(namespace, key, size, modified) AS
 WITH RECURSIVE directory(volume, node, path) AS (
-  SELECT id, root, '' FROM volume WHERE base IS NULL AND namespace LIKE '[%'
+  SELECT id, root, '' FROM volume WHERE base IS NULL AND (namespace LIKE '[%' OR namespace LIKE '{"thread"%')
   UNION ALL
   SELECT e.volume, e.node, d.path || CAST(e.name AS TEXT) || '/'
   FROM directory d JOIN entry e ON e.volume = d.volume AND e.parent = d.node

@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for the rows that do, and what is wrong with them.
-const RULES: [(&str, &str); 16] = [
+const RULES: [(&str, &str); 19] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -93,6 +93,22 @@ const RULES: [(&str, &str); 16] = [
     (
         "SELECT c.id FROM companion_record c WHERE c.data IS NOT NULL AND NOT json_valid(c.data)",
         "is a companion record that can't be read",
+    ),
+    (
+        "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)
+           AND (SELECT file FROM pragma_database_list WHERE name = 'main') <> ''",
+        // The threads of a database in memory are in another database.
+        "is the volume of a thread that doesn't exist",
+    ),
+    (
+        "SELECT l.thread FROM thread_lease l WHERE NOT EXISTS (SELECT 1 FROM lease_holder h WHERE h.id = l.holder)
+           OR NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = l.thread AND t.epoch >= l.epoch)",
+        "has a lease whose thread or holder doesn't exist",
+    ),
+    (
+        "SELECT id FROM thread WHERE id >= (SELECT value FROM meta WHERE id = 2)
+         UNION SELECT id FROM lease_holder WHERE id >= (SELECT value FROM meta WHERE id = 2)",
+        "is a thread or a lease holder with a number that the database hasn't reached",
     ),
     (
         "SELECT q.node FROM usage q JOIN volume v ON v.id = q.volume AND v.base IS NULL WHERE (q.bytes, q.files) <> (

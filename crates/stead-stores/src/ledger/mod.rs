@@ -6,6 +6,7 @@
 //! [`Ledger`] is the port that a Physical Store uses; [`SqliteLedger`] is behind it, in tables of a database.
 
 mod attach;
+mod forget;
 mod read;
 mod sqlite;
 mod usage;
@@ -14,8 +15,8 @@ use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 
 use stead_core::store::{
-    CompanionRecord, CompanionRecords, QuotaRoot, Revision, RevisionNumber, RevisionQuery, StorePath,
-    SyncPolicy, Usage,
+    CompanionRecord, CompanionRecords, LeaseId, QuotaRoot, Revision, RevisionNumber, RevisionQuery,
+    StorePath, SyncPolicy, Usage,
 };
 use stead_core::{AuditOutcome, Operation, OperationId, StoreResult, Timestamp};
 
@@ -32,6 +33,11 @@ pub(crate) const ROWS_PER_PAGE: usize = 256;
 pub(crate) trait LedgerReader: Debug + Send + Sync {
     /// Whether an audit log is open that its records go to.
     fn has_audit_log(&self) -> bool;
+
+    /// Fails with [`StoreError::LeaseExpired`] if a lease is gone or has expired.
+    ///
+    /// [`StoreError::LeaseExpired`]: stead_core::StoreError::LeaseExpired
+    fn check_lease(&self, lease: LeaseId) -> StoreResult<()>;
 
     /// The ids of the directories that have had this ledger.
     fn directories(&self) -> StoreResult<Vec<String>>;
@@ -106,6 +112,10 @@ pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
 
     /// Notes that what these rows displaced isn't kept any more.
     fn mark_content_dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()>;
+
+    /// Removes the rows of a path and of everything below it, its usage counters, and what snapshots have captured of it.
+    /// Returns the rows whose displaced content was kept.
+    fn forget_below(&self, path: Vec<u8>) -> StoreResult<Vec<(i64, i64)>>;
 
     /// Saves the hash of what a row displaced.
     fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use stead_core::store::{
-    CompanionRecords, RecordKind, RecordQuery, Revision, RevisionNumber, RevisionQuery, StoredRecord,
+    CompanionRecords, LeaseId, RecordKind, RecordQuery, Revision, RevisionNumber, RevisionQuery, StoredRecord,
 };
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
@@ -13,6 +13,7 @@ use crate::ledger::usage::usage_of;
 use crate::ledger::{
     LedgerIntent, LedgerReader, LedgerRow, PendingIntent, SqliteLedger, StoredLedgerRow, UsageCounter,
 };
+use crate::threads::rows;
 use crate::virtual_store::history::{
     newest_revision_at, operation_of, revision_numbers_of, undo_links, undoable_operations,
 };
@@ -21,6 +22,10 @@ use crate::virtual_store::unchanged;
 impl LedgerReader for SqliteLedger {
     fn has_audit_log(&self) -> bool {
         self.database.has_audit_log()
+    }
+
+    fn check_lease(&self, lease: LeaseId) -> StoreResult<()> {
+        Ok(rows::check_lease(&*self.database.reader()?, lease)?)
     }
 
     fn directories(&self) -> StoreResult<Vec<String>> {

@@ -13,6 +13,7 @@ use crate::database::companion::ChangeRecords;
 use crate::database::error::{Result, from_io};
 use crate::database::group_commit::CommitSync;
 use crate::database::{DatabaseInner, remove_volume};
+use crate::ledger::forget::forget_below;
 use crate::ledger::usage::{add_to_counter, check_quota};
 use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange};
 use crate::sync::{self, SyncPoint};
@@ -141,6 +142,12 @@ impl Ledger for SqliteLedger {
         })
     }
 
+    fn forget_below(&self, path: Vec<u8>) -> StoreResult<Vec<(i64, i64)>> {
+        self.write_with_finished(CommitSync::AsConfigured, move |transaction, volume| {
+            forget_below(transaction, volume, &path)
+        })
+    }
+
     fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
         self.write_with_finished(CommitSync::Deferred, move |transaction, volume| {
             transaction
@@ -233,6 +240,7 @@ fn insert_change(
     volume: i64,
     change: &PlannedChange,
 ) -> Result<Option<i64>> {
+    transaction.check_leases(&change.records)?;
     let revision = match change.revision {
         None if !change.rows.is_empty() || change.unchanged_at.is_some() => {
             Some(transaction.new_revision(&change.operation)?)

@@ -214,8 +214,9 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Prepares this change for more than one action: locks the tree, and from now on writes each action to the intent
-    /// log.
+    /// log. Fails if the change's lease has expired: the ledger, which checks that again, is written after the actions.
     pub(super) fn make_multi_action(&mut self) -> StoreResult<()> {
+        self.ledger.check_lease()?;
         self.is_multi_action = true;
         self.open_intent_log()?;
         self.lock_tree()

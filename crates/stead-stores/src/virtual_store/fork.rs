@@ -15,6 +15,7 @@ use crate::database::batch::WriteTransaction;
 use crate::database::error::{Result, corrupt};
 use crate::database::group_commit::CommitSync;
 use crate::database::{Volume, find_volume, namespace_text, newest_revision, remove_volume, volume_store_id};
+use crate::threads::{configured_namespace, rows};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
 use crate::virtual_store::layers::{Layer, ROOT_PARENT};
@@ -36,8 +37,11 @@ pub struct ForkRecord {
     pub volume: i64,
     /// The agent whose Workspace the fork's content comes from: its maker or, for a fork of a fork, the first one's.
     pub origin: String,
-    /// The namespace of the Store that the fork's content comes from.
+    /// The namespace of the Store that the fork's content comes from. For a thread's own files, that of the Store that they
+    /// stand for.
     pub namespace: Vec<String>,
+    /// The thread that the fork belongs to, if it was made in one.
+    pub thread: Option<i64>,
 }
 
 impl VirtualStore {
@@ -59,8 +63,15 @@ impl VirtualStore {
 
     fn create_fork(&self, namespace: String, fork: Option<Fork>) -> StoreResult<VirtualStore> {
         let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
+        let lease = fork.as_ref().and_then(|fork| fork.lease);
         let volume = self.database_inner().write(CommitSync::AsConfigured, move |transaction| {
+            if let Some(lease) = lease {
+                rows::check_lease(transaction.conn, lease)?;
+            }
             let volume = make_fork_volume(transaction, &base, as_of, &name)?;
+            if let Some(lease) = lease {
+                set_thread(transaction.conn, volume.id, lease.thread)?;
+            }
             if let Some(fork) = &fork {
                 insert_fork(transaction.conn, volume.id, base.id, fork)?;
             }
@@ -145,10 +156,31 @@ pub(crate) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
     Err(StoreError::Invalid("it has forks; discard them first".into()).into())
 }
 
+/// The volumes that stand directly on a volume.
+pub(crate) fn forks_of(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached("SELECT id FROM volume WHERE base IS NOT NULL AND base = ?1")?;
+    let forks = statement.query_map([vol], |row| row.get(0))?;
+    Ok(forks.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Makes a volume that only forks need into a layer without an owner. It is removed with the last of them.
+pub(crate) fn make_unnamed(conn: &Connection, vol: i64) -> Result<()> {
+    conn.prepare_cached("DELETE FROM fork WHERE volume = ?1")?.execute([vol])?;
+    conn.prepare_cached("UPDATE volume SET namespace = ?2, thread = NULL WHERE id = ?1")?
+        .execute(params![vol, format!("{UNNAMED_LAYER_PREFIX}\"{vol}\"]")])?;
+    Ok(())
+}
+
+/// Notes that a volume belongs to a thread, and is removed with it.
+fn set_thread(conn: &Connection, vol: i64, thread: i64) -> Result<()> {
+    conn.prepare_cached("UPDATE volume SET thread = ?2 WHERE id = ?1")?.execute([vol, thread])?;
+    Ok(())
+}
+
 /// Removes merged layers that no fork uses any more.
 pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "SELECT id FROM volume v WHERE base IS NOT NULL AND substr(namespace, 1, length(?1)) = ?1
+        "SELECT id FROM volume v WHERE substr(namespace, 1, length(?1)) = ?1
            AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
     )?;
     let unused: Vec<i64> =
@@ -303,7 +335,7 @@ fn bottom_namespace(conn: &Connection, vol: i64) -> Result<Vec<String>> {
     while let Some(vol) = next {
         (next, bottom) = statement.query_row([vol], |row| Ok((row.get(0)?, row.get(1)?)))?;
     }
-    serde_json::from_str(&bottom).map_err(|_| corrupt("the namespace of a volume can't be read"))
+    configured_namespace(&bottom)
 }
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
@@ -334,9 +366,13 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
             approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
             excluded: excluded.collect::<Result<_>>()?,
             created: Timestamp(row.get(7)?),
+            lease: None,
         };
         let (volume, origin) = (row.get(10)?, row.get(11)?);
-        forks.push(ForkRecord { fork, volume, origin, namespace: bottom_namespace(conn, volume)? });
+        let thread = conn
+            .prepare_cached("SELECT thread FROM volume WHERE id = ?1")?
+            .query_row([volume], |row| row.get(0))?;
+        forks.push(ForkRecord { fork, volume, origin, namespace: bottom_namespace(conn, volume)?, thread });
     }
     Ok(forks)
 }

@@ -93,6 +93,10 @@ impl VirtualStore {
         VirtualStore { as_of: Some(revision.0), dirs: Arc::default(), ..self.clone() }
     }
 
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
     fn database_inner(&self) -> &Arc<DatabaseInner> {
         &self.database.0
     }

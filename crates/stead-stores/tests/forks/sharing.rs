@@ -24,6 +24,7 @@ fn fork_record(owner: &str, name: &str) -> Fork {
         approval_policy: ApprovalPolicy::Changes,
         excluded: vec![VfsPath::parse("/a/inner").unwrap()],
         created: Timestamp(7),
+        lease: None,
     }
 }
 

@@ -96,7 +96,7 @@ fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: 
     let operation = change(Vec::new()).operation;
     let captured =
         store.capture(&capture_scopes(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
-    let new = NewSnapshot { agent: "tester".into(), prefix: None, label: None, at };
+    let new = NewSnapshot { agent: "tester".into(), prefix: None, label: None, at, lease: None };
     database.snapshot_with_captures(new, vec![captured]).unwrap()
 }
 
@@ -378,8 +378,13 @@ fn a_capture_that_another_snapshot_overtakes_is_a_conflict() {
         let operation = change(Vec::new()).operation;
         site.store.capture(&capture_scopes(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
     };
-    let new_snapshot =
-        || NewSnapshot { agent: "tester".into(), prefix: None, label: None, at: SystemClock.now() };
+    let new_snapshot = || NewSnapshot {
+        agent: "tester".into(),
+        prefix: None,
+        label: None,
+        at: SystemClock.now(),
+        lease: None,
+    };
     let (slow, quick) = (capture(), capture());
     site.database.snapshot_with_captures(new_snapshot(), vec![quick]).unwrap();
     let overtaken = site.database.snapshot_with_captures(new_snapshot(), vec![slow]);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::ApprovalPolicy;
+use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
@@ -11,6 +12,7 @@ use stead_core::tools::{OfferedWhen, ResultFormat, TOOLS, ToolChoice};
 use super::host_check::HostCheckKind;
 use super::nearest::{nearest, quoted_list};
 use super::section::{Document, Section, WithSpan};
+use super::threads::AgentThreads;
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
 
@@ -36,21 +38,49 @@ pub(super) fn agents(
 ) -> BTreeMap<String, AgentConfig> {
     let stores = &StoreNames::new(stores);
     let mut agents = BTreeMap::new();
-    for (name, section) in top.named_tables("agents") {
+    let tables = top.named_tables("agents");
+    let names: Vec<_> = tables.iter().map(|(name, _)| name.clone()).collect();
+    for (name, section) in tables {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &name, &section, stores, hide);
+        let threads = AgentThreads::read(&section, &name, &names);
+        let workspaces = workspaces(document, &name, &section, stores, hide, &threads);
+        threads.check_workspaces(&section, &name, &workspaces);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
+        let state = state(&section);
         reserved_keys::agent(&section);
-        if !section.has_similar_key("workspaces") && !section.has_similar_key("executor") {
+        let is_empty_list = || section.has("workspaces") && section.is_empty_list("workspaces");
+        if (!section.has_similar_key("workspaces") || is_empty_list()) && !section.has_similar_key("executor")
+        {
             section.add_problem(format!(
-                "the agent `{name}` has no Workspace; add [[agents.{name}.workspaces]]"
+                "the agent `{name}` has neither a Workspace nor an Executor, so it can do nothing; add \
+                 [[agents.{name}.workspaces]]"
             ));
         }
         section.reject_unknown_keys();
-        agents.insert(name, AgentConfig { description, workspaces, quota, tools, membership: None });
+        let AgentThreads { scope, idle_timeout, source: thread_source, .. } = threads;
+        let agent = AgentConfig {
+            description,
+            workspaces,
+            quota,
+            tools,
+            state,
+            membership: None,
+            scope,
+            idle_timeout,
+            thread_source,
+        };
+        agents.insert(name, agent);
     }
     agents
+}
+
+/// Reads `[agents.NAME.state]`: whether the agent's stead has a State. The table alone is enough.
+fn state(section: &Section<'_>) -> bool {
+    let Some(state) = section.table("state") else { return false };
+    let enabled = state.boolean("enabled");
+    state.reject_unknown_keys();
+    enabled.is_none_or(|enabled| enabled.value)
 }
 
 /// Reads which tools the agent is offered, and which need a person's approval.
@@ -84,6 +114,7 @@ fn workspaces(
     agent: &Section<'_>,
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
+    threads: &AgentThreads<'_>,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -105,7 +136,8 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide) {
+        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide, threads)
+        {
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -119,6 +151,7 @@ fn workspace(
     prefix: Option<VfsPath>,
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
+    threads: &AgentThreads<'_>,
 ) -> Option<WorkspaceConfig> {
     let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
     let scope = scope.and_then(|text| match text.value.parse() {
@@ -148,9 +181,11 @@ fn workspace(
         _ => ApprovalPolicy::Never,
     };
     reserved_keys::workspace(section);
+    let per = threads.per_of_workspace(section, prefix.as_ref(), scope);
     Some(WorkspaceConfig {
         prefix: prefix?,
         scope: scope?,
+        per,
         store: store?,
         path: path?.value,
         description,
@@ -161,6 +196,7 @@ fn workspace(
         quota_root: None,
         ask,
         title: None,
+        root_mode: RootMode::Changeable,
     })
 }
 

@@ -105,6 +105,8 @@ pub struct ConfigProblems {
     pub file: PathBuf,
     /// The mistakes, by line.
     pub problems: Vec<ConfigDiagnostic>,
+    /// What is valid but probably not intended, by line. The message of the error doesn't have it.
+    pub warnings: Vec<ConfigDiagnostic>,
 }
 
 impl std::error::Error for ConfigProblems {}
@@ -173,8 +175,8 @@ mod tests {
     fn of_many_mistakes_the_first_few_are_listed() {
         let problems = |count| {
             let problem = |line| ConfigDiagnostic::at((line, 1), "unknown key");
-            ConfigProblems { file: "stead.toml".into(), problems: (1..=count).map(problem).collect() }
-                .to_string()
+            let problems = (1..=count).map(problem).collect();
+            ConfigProblems { file: "stead.toml".into(), problems, warnings: Vec::new() }.to_string()
         };
         assert_eq!(problems(10).lines().last(), Some("stead.toml:10:1: unknown key"));
         assert_eq!(

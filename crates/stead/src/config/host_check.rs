@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stead_core::VfsPath;
 use stead_stores::Database;
 
-use super::{Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
+use super::{AgentConfig, Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
 
 /// The first bytes of every SQLite database.
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -136,7 +136,10 @@ impl Config {
         }
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(ConfigProblems { file: self.file().to_owned(), problems }),
+            false => {
+                let (file, warnings) = (self.file().to_owned(), self.warnings().to_vec());
+                Err(ConfigProblems { file, problems, warnings })
+            }
         }
     }
 
@@ -144,6 +147,7 @@ impl Config {
     pub(super) fn contradictions(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = self.bypassed_workspaces();
         problems.extend(self.contradicting_stores());
+        problems.extend(self.workspaces_over_threads());
         problems.sort();
         problems
     }
@@ -160,6 +164,20 @@ impl Config {
             }
         }
         problems
+    }
+
+    /// The Workspaces whose directories are those of threads.
+    fn workspaces_over_threads(&self) -> Vec<ConfigDiagnostic> {
+        let problem = |(name, agent): (&String, &AgentConfig)| {
+            let (prefix, message) = self.thread_barriers(&agent.workspaces).err()?;
+            let position = self.workspace_positions().find(|(key, _)| *key == (name, &prefix));
+            let (line, column) = position.map_or((1, 1), |(_, position)| position);
+            Some(ConfigDiagnostic { file: None, line, column, message })
+        };
+        if self.physical_thread_workspaces().next().is_none() {
+            return Vec::new();
+        }
+        self.agents.iter().filter_map(problem).collect()
     }
 
     /// The line and column of each Workspace, by agent and prefix.

@@ -254,9 +254,28 @@ pub(super) static AGENT: TableKeys = TableKeys {
             "true",
             "Whether MCP results have structured data beside the text",
         ),
-        key("scope", OneOf(&["agent", "thread", "hybrid"]), NoEffect, "\"agent\"", "Reserved"),
-        key("idle_timeout", Text, NoEffect, "\"30m\"", "Reserved"),
-        key("state", Table(&STATE), NoEffect, "", "Reserved"),
+        key(
+            "scope",
+            OneOf(&["agent", "thread", "hybrid"]),
+            Is("\"agent\""),
+            "\"thread\"",
+            "Whose files the Workspaces show. `agent`: the agent's, in all of its threads. `thread`: each thread's own, except in READ_ONLY Workspaces. `hybrid`: each thread's own at `/project` and below, and the agent's elsewhere",
+        ),
+        key(
+            "idle_timeout",
+            Duration,
+            Is("\"30m\""),
+            "\"2h\"",
+            "How long a thread may be unused before it is destroyed with its files",
+        ),
+        key(
+            "thread",
+            OneOf(&["session"]),
+            Is("none: the caller names the thread"),
+            "\"session\"",
+            "`session`: each MCP session over HTTP is a new thread, which the server names",
+        ),
+        key("state", Table(&STATE), Is("none"), "", "The State of the agent, or of each of its threads"),
         key("executor", Anything, NoEffect, "", "Reserved"),
     ],
 };
@@ -370,8 +389,14 @@ pub(super) static ORGANIZATION_AGENT: TableKeys = TableKeys {
 
 pub(super) static STATE: TableKeys = TableKeys {
     header: "[agents.NAME.state]",
-    description: "Reserved.",
-    keys: &[key("enabled", Boolean, NoEffect, "true", "Reserved")],
+    description: "The agent's State: keys with JSON values, in a volume of the database that no path reaches.",
+    keys: &[key(
+        "enabled",
+        Boolean,
+        Is("true"),
+        "true",
+        "Whether the agent has a State, with the tools for it",
+    )],
 };
 
 pub(super) static WORKSPACE: TableKeys = TableKeys {
@@ -425,7 +450,13 @@ pub(super) static WORKSPACE: TableKeys = TableKeys {
             "Which calls need a person's approval",
         ),
         key("managed", Boolean, NoEffect, "false", "Reserved"),
-        key("per", OneOf(&["agent", "thread"]), NoEffect, "\"agent\"", "Reserved"),
+        key(
+            "per",
+            OneOf(&["agent", "thread"]),
+            Is("as the agent's `scope` says"),
+            "\"thread\"",
+            "Whose files these are: the agent's, in all of its threads, or each thread's own",
+        ),
         key("fork", OneOf(&["thread"]), NoEffect, "\"thread\"", "Reserved"),
     ],
 };

@@ -40,14 +40,18 @@ mod reserved_keys;
 mod section;
 mod shared_directory;
 mod stores;
+mod thread_directories;
+mod threads;
 mod workspace_location;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use stead_core::hide::{HideGlobs, is_hidden_by_default};
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
-use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
+use stead_core::{AccessScope, ApprovalPolicy, RootMode, VfsPath};
 use stead_stores::database::Retention;
 use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
@@ -58,8 +62,10 @@ pub use host_check::HostReport;
 pub use keys::json_schema;
 pub use nearest::nearest;
 pub use organizations::{AmbiguousAgent, Membership, OrganizationConfig, RecordKind};
+pub(crate) use thread_directories::{ThreadBarrier, thread_directory};
+pub use threads::{DEFAULT_IDLE_TIMEOUT, FilesPer, SteadScope, ThreadSource};
 
-use crate::current_records::RecordFingerprints;
+use crate::current_records::{FileFingerprint, RecordFingerprints};
 use host_check::HostCheck;
 use organizations::ParsedOrganizations;
 use section::{Document, Section};
@@ -87,6 +93,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
+    /// The file as it was before it was read; `None` if only a text was parsed.
+    fingerprint: Option<FileFingerprint>,
     record_fingerprints: RecordFingerprints,
     warnings: Vec<ConfigDiagnostic>,
     host_checks: Vec<HostCheck>,
@@ -130,7 +138,7 @@ pub enum StoreConfig {
 }
 
 /// `[agents.NAME]`
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentConfig {
     /// The purpose of the agent.
@@ -141,8 +149,32 @@ pub struct AgentConfig {
     pub quota: QuotaLimits,
     /// The tools that the agent is offered, and which of them need a person's approval.
     pub tools: ToolChoice,
+    /// Whether the agent's stead has a State.
+    pub state: bool,
     /// Which agent of which organization this is, if it is one.
     pub membership: Option<Membership>,
+    /// Whose files its Workspaces show.
+    pub scope: SteadScope,
+    /// How long a thread of the agent may be unused before it is destroyed.
+    pub idle_timeout: Duration,
+    /// Who names the threads.
+    pub thread_source: ThreadSource,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        AgentConfig {
+            description: None,
+            workspaces: Vec::new(),
+            quota: QuotaLimits::default(),
+            tools: ToolChoice::default(),
+            state: false,
+            membership: None,
+            scope: SteadScope::default(),
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            thread_source: ThreadSource::default(),
+        }
+    }
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -153,6 +185,8 @@ pub struct WorkspaceConfig {
     pub prefix: VfsPath,
     /// Its Access Scope.
     pub scope: AccessScope,
+    /// Whose files it shows: the agent's, or those of the thread that the agent works in.
+    pub per: FilesPer,
     /// The name of the Store behind it.
     pub store: String,
     /// The path inside that Store.
@@ -174,6 +208,23 @@ pub struct WorkspaceConfig {
     pub ask: ApprovalPolicy,
     /// The name for people, which refusals have.
     pub title: Option<String>,
+    /// Whether the permission bits of its directory can be changed.
+    pub root_mode: RootMode,
+}
+
+impl WorkspaceConfig {
+    /// Whether its `hide` globs, or the default ones, hide a path relative to its prefix from agents.
+    pub fn hides(&self, path: &str) -> bool {
+        hides(self.hide.as_deref(), path)
+    }
+}
+
+/// Whether these globs hide a path from agents; `None` means the default ones.
+fn hides(globs: Option<&[String]>, path: &str) -> bool {
+    match globs {
+        Some(globs) => HideGlobs::new(globs).is_ok_and(|globs| globs.hides(path)),
+        None => is_hidden_by_default(path),
+    }
 }
 
 impl AgentConfig {
@@ -201,16 +252,17 @@ impl Config {
         if problems.is_empty() {
             Ok(config)
         } else {
-            Err(ConfigProblems { file: file.to_owned(), problems }.into())
+            Err(ConfigProblems { file: file.to_owned(), problems, warnings: config.warnings }.into())
         }
     }
 
     /// Reads a file and parses it. Checks nothing else on the host, so it doesn't wait for a directory that doesn't
     /// answer.
     pub fn read(file: &Path) -> Result<Config, ConfigError> {
+        let fingerprint = FileFingerprint::of(file);
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), kind: error.kind() })?;
-        Config::parse(&text, file)
+        Ok(Config { fingerprint, ..Config::parse(&text, file)? })
     }
 
     /// Parses the text of a file. Relative paths in it are relative to the directory of `file`. Reads the records of
@@ -232,13 +284,14 @@ impl Config {
                 stores: tables.stores,
                 agents: tables.agents,
                 organizations: tables.organizations.all,
+                fingerprint: None,
                 record_fingerprints: tables.organizations.fingerprints,
                 audit: tables.audit,
                 history: tables.history,
                 warnings,
                 host_checks,
             }),
-            _ => Err(ConfigError::Invalid(ConfigProblems { file: file.to_owned(), problems })),
+            _ => Err(ConfigError::Invalid(ConfigProblems { file: file.to_owned(), problems, warnings })),
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use stead_core::store::QuotaLimits;
 use stead_core::workspace::DEFAULT_PROTECT;
-use stead_core::{Access, VfsPath};
+use stead_core::{Access, RootMode, VfsPath};
 
 use super::workspace_location::{LocationKey, WorkspaceLocation};
 use super::{AgentConfig, StoreConfig, WorkspaceConfig};
@@ -76,6 +76,7 @@ fn rules_of(workspace: &WorkspaceConfig) -> WorkspaceConfig {
         quota: QuotaLimits::default(),
         quota_root: None,
         title: None,
+        root_mode: RootMode::default(),
         ..workspace.clone()
     }
 }
@@ -87,6 +88,8 @@ impl AgentConfig {
             return Vec::new();
         }
         let groups = group_similar(&self.workspaces, stores);
+        // Barriers keep the files of threads out of all other Workspaces.
+        let are_alike = |a: &SimilarWorkspaces<'_>, b: &SimilarWorkspaces<'_>| a.rules.per == b.rules.per;
         let mut by_key: HashMap<LocationKey, Vec<usize>> = HashMap::new();
         for (index, group) in groups.iter().enumerate() {
             for key in group.location.keys() {
@@ -100,6 +103,7 @@ impl AgentConfig {
             let containing: BTreeSet<usize> =
                 keys.iter().filter_map(|key| by_key.get(key)).flatten().copied().collect();
             let bypass_through = |outer: &SimilarWorkspaces<'c>| {
+                are_alike(inner, outer).then_some(())?;
                 let below = inner.location.below(&outer.location)?;
                 let withheld = withheld(&inner.rules, &outer.rules, below.as_deref())?;
                 let is_reached = |member: &&(usize, &'c WorkspaceConfig)| {

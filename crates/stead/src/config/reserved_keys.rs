@@ -8,26 +8,16 @@ use super::section::Section;
 /// Keys of a Workspace.
 pub(super) fn workspace(section: &Section<'_>) {
     section.boolean("managed");
-    section.one_of("per");
     section.one_of("fork");
-    for key in ["managed", "per", "fork"] {
+    for key in ["managed", "fork"] {
         section.warn_no_effect(key);
     }
 }
 
 /// Keys of an agent.
 pub(super) fn agent(section: &Section<'_>) {
-    let scope = section.one_of("scope");
-    if scope.is_some_and(|scope| scope.value != "agent") {
-        section.warn_no_effect("scope");
-    }
-    section.text("idle_timeout");
-    if let Some(state) = section.table("state") {
-        state.boolean("enabled");
-        state.reject_unknown_keys();
-    }
     section.table("executor");
-    for key in ["idle_timeout", "state", "executor"] {
+    for key in ["executor"] {
         section.warn_no_effect(key);
     }
 }

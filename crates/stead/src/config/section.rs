@@ -315,6 +315,17 @@ impl<'d> Section<'d> {
         self.table.get(key).is_some_and(|value| value.get_ref().as_bool().is_some())
     }
 
+    /// Whether a key is present and its value is a list without items.
+    pub(super) fn is_empty_list(&self, key: &str) -> bool {
+        let list = self.table.get(key).and_then(|value| value.get_ref().as_array());
+        list.is_some_and(|list| list.is_empty())
+    }
+
+    /// Reports something about a value that is probably not intended.
+    pub(super) fn warn_value<T>(&self, value: &WithSpan<T>, message: impl ToString) {
+        self.document.add_warning(&value.span, message.to_string());
+    }
+
     /// Whether a key is present.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use stead_core::VfsPath;
 use stead_core::name::unescape_octal;
 
-use super::{StoreConfig, WorkspaceConfig};
+use super::{FilesPer, StoreConfig, WorkspaceConfig};
 
 /// Where a Workspace's files are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,14 +46,20 @@ pub(super) enum LocationKey {
 }
 
 impl WorkspaceLocation {
-    /// The location of each Workspace whose Store is known.
+    /// The location of each Workspace whose Store is known. Where a Workspace's files are a thread's own, that is the
+    /// directory with those of all threads.
     pub(super) fn of_each<'c>(
         workspaces: &'c [WorkspaceConfig],
         stores: &BTreeMap<String, StoreConfig>,
     ) -> Vec<(&'c WorkspaceConfig, WorkspaceLocation)> {
         let mut mounts = None;
         let mut location = |workspace: &WorkspaceConfig| {
-            let path = workspace.path.clone();
+            let mut path = workspace.path.clone();
+            if let (FilesPer::Thread, Some(StoreConfig::Physical { .. })) =
+                (workspace.per, stores.get(&workspace.store))
+            {
+                path = threads_directory(&path)?;
+            }
             Some(match stores.get(&workspace.store)? {
                 StoreConfig::Physical { path: root, .. } => {
                     let mounts = mounts.get_or_insert_with(read_mounts);
@@ -108,6 +114,12 @@ impl WorkspaceLocation {
             _ => None,
         }
     }
+}
+
+/// The directory of a Physical Store that has the files of all threads, for a Workspace with this `path`. It is
+/// `None` if the path would be too long.
+pub(crate) fn threads_directory(path: &VfsPath) -> Option<VfsPath> {
+    path.join("threads").ok()
 }
 
 impl HostDirectory {

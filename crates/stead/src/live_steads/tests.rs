@@ -261,6 +261,46 @@ fn an_invalid_configuration_takes_nothing_away_in_the_end() {
 }
 
 #[test]
+fn other_records_alone_take_no_access_away_from_those_they_leave_as_they_were() {
+    let host = tempfile::tempdir().unwrap();
+    let file = host.path().join("stead.toml");
+    let write = |name: &str, text: &str| std::fs::write(host.path().join(name), text).unwrap();
+    let read = |organization: &str, agents: &str| {
+        write(
+            "stead.toml",
+            &format!("[stores.s]\nkind = \"memory\"\n[[organization]]\nstore = \"s\"\n{organization}"),
+        );
+        write("agents.json", agents);
+        Config::read(&file).unwrap()
+    };
+    write("org.json", r#"{ "id": "acme" }"#);
+    write("teams.json", r#"[{ "id": "hr" }]"#);
+    let agents = r#"[{ "id": "ann", "teamId": "hr" }, { "id": "bob" }]"#;
+    let old = read("path = \".\"", agents);
+    // Newer records don't stop the configuration that is being put in use.
+    let steads = LiveSteads::<CountingEntry>::of(&old);
+    let newer = read("path = \".\"", &agents.replace("bob", "eve"));
+    steads.withdraw(&newer);
+    steads.replace(&old).unwrap();
+    steads.withdraw(&read("path = \".\"\nmax_depth = 2", agents));
+    assert!(steads.replace(&old).is_err());
+    assert!(
+        changed_organizations(&old, &read("path = \".\"", &agents.replace(", \"teamId\": \"hr\"", "")))
+            .is_empty()
+    );
+    for other in ["path = \".\"\nmax_depth = 2", "path = \".\"\nstructured = true", "id = \"acme\""] {
+        assert_eq!(changed_organizations(&old, &read(other, agents)).len(), 1, "{other}");
+    }
+    // In the configuration file, too, but not in a text that nobody follows.
+    let inline = |agents: &str| read(&format!("id = \"acme\"\n{agents}"), "[]");
+    let old = inline("agents = [{ id = \"ann\" }]");
+    let new = inline("agents = [{ id = \"bob\" }]");
+    assert!(changed_organizations(&old, &new).is_empty());
+    let text = "[stores.s]\nkind = \"memory\"\n[[organization]]\nstore = \"s\"\nid = \"acme\"\nagents = [{ id = \"eve\" }]";
+    assert_eq!(changed_organizations(&Config::parse(text, &file).unwrap(), &new).len(), 1);
+}
+
+#[test]
 fn a_new_workspace_inside_another_one_takes_something_away() {
     let host = tempfile::tempdir().unwrap();
     let old = config(&host, &["ann"], "/notes");
@@ -342,4 +382,73 @@ fn a_fork_that_was_made_again_is_not_shown_with_the_settings_of_the_old_one() {
     // Its stead has not been opened again since.
     let error = ann.stead.lock().vfs().read("/forks/draft/a").unwrap_err().to_string();
     assert!(error.contains("discarded"), "{error}");
+}
+
+fn thread_config(host: &tempfile::TempDir, keys: &str) -> Config {
+    let text = format!(
+        "[stores.notes]\nkind = \"virtual\"\n[agents.a]\nscope = \"thread\"\n{keys}\n\
+         [[agents.a.workspaces]]\nprefix = \"/w\"\nscope = \"rw\"\nstore = \"notes\"\n"
+    );
+    Config::parse(&text, &host.path().join("stead.toml")).unwrap()
+}
+
+#[test]
+fn s12_the_entry_of_a_destroyed_thread_says_so_once_and_then_the_thread_is_a_new_one() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::<CountingEntry>::of(&thread_config(&host, ""));
+    let (identity, key) = (Identity::agent("a").with_thread("t"), ThreadKey::new("a", "t"));
+    let get = || steads.get(&identity, CountingEntry::new).unwrap();
+    let write = |entry: &CountingEntry| entry.stead.lock().vfs().write("/w/x", "1").map(drop);
+    let entry = get();
+    write(&entry).unwrap();
+    steads.stores().threads().destroy(&key).unwrap().unwrap();
+    // A refresh must not make the thread again, though its forks may have changed.
+    steads.refresh();
+    steads.replace(&thread_config(&host, "description = \"changed\"")).unwrap();
+    assert!(steads.stores().threads().list(None).unwrap().is_empty());
+    assert!(write(&entry).unwrap_err().to_string().starts_with("the thread has ended"));
+    let new = get();
+    assert!(!new.stead.lock().vfs().exists("/w/x").unwrap());
+    write(&new).unwrap();
+    assert!(write(&entry).is_err());
+}
+
+#[test]
+fn evicting_an_idle_entry_releases_its_lease_and_a_sweep_ends_the_thread() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::<CountingEntry>::of(&thread_config(&host, "idle_timeout = \"1s\""));
+    let steads = steads.with_idle_timeout(Duration::ZERO);
+    let identity = Identity::agent("a").with_thread("t");
+    let entry = steads.get(&identity, CountingEntry::new).unwrap();
+    entry.stead.lock().vfs().write("/w/x", "1").unwrap();
+    let leases = || steads.stores().threads().list(None).unwrap().first().map(|thread| thread.leases);
+    steads.evict_idle();
+    assert_eq!(leases(), Some(1), "the entry is in use");
+    drop(entry);
+    steads.evict_idle();
+    assert_eq!(leases(), Some(0));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while leases().is_some() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(steads.sweep_threads().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_entry_is_refreshed_by_the_forks_of_its_own_thread_alone() {
+    let host = tempfile::tempdir().unwrap();
+    let steads = LiveSteads::<CountingEntry>::of(&thread_config(&host, ""));
+    let get =
+        |thread: &str| steads.get(&Identity::agent("a").with_thread(thread), CountingEntry::new).unwrap();
+    let (one, two) = (get("one"), get("two"));
+    steads.refresh();
+    one.stead.lock().vfs().write("/w/x", "1").unwrap();
+    refresh_after_commit(&steads);
+    let before = two.refreshed();
+    let stead = one.stead.lock().clone();
+    stead.fork("/w", "draft").unwrap();
+    refresh_after_commit(&steads);
+    assert_eq!(one.forks(), ["draft"]);
+    assert_eq!((two.forks(), two.refreshed()), (Vec::new(), before));
 }

@@ -8,6 +8,7 @@ use stead_core::name::escape_name;
 use stead_core::{Name, Timestamp, VfsPath};
 use tar::{Archive, Entry, EntryType};
 
+use super::ARCHIVE_FACTS_DIRECTORY;
 use super::host_directory::MODE_BITS;
 use super::import::{ImportedAttr, Importer, SourceContent};
 use crate::error::{Error, Result};
@@ -77,6 +78,10 @@ pub(super) fn import_archive(
     for entry in archive.entries().map_err(read_error)? {
         let mut entry = entry.map_err(read_error)?;
         let display_path = escape_name(&entry.path_bytes()).to_string();
+        if describes_archive(&entry.path_bytes()) {
+            importer.tally.skip(display_path, "it describes the archive");
+            continue;
+        }
         let path = match destination_path(to, &entry.path_bytes()) {
             Ok(path) => path,
             Err(reason) => {
@@ -119,6 +124,12 @@ pub(super) fn import_archive(
         importer.finish_directory(&path, attr)?;
     }
     Ok(())
+}
+
+/// Whether an entry isn't one of the archived files, but says something about them.
+fn describes_archive(path: &[u8]) -> bool {
+    let mut components = path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    components.next() == Some(ARCHIVE_FACTS_DIRECTORY.as_bytes())
 }
 
 /// The error for an archive that ends too early, for example because a copy was interrupted.

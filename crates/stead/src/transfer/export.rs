@@ -189,6 +189,33 @@ fn create_partial(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Writes an archive to `PATH.partial`, and renames it into place when it is complete.
+pub(crate) fn write_archive_file<T>(
+    path: &Path,
+    existing: OnExisting,
+    write: impl FnOnce(&File) -> Result<T>,
+) -> Result<T> {
+    let name = escaped_path(path);
+    let archive_error = |cause| Error::host(format!("`{name}` can't be written"), cause);
+    if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
+        return Err(Error::AlreadyExists(format!("`{name}` exists already; use --force to replace it")));
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let file = create_partial(&partial)
+        .map_err(|cause| Error::host(format!("`{}` can't be written", escaped_path(&partial)), cause))?;
+    let result = write(&file).and_then(|written| {
+        std::fs::rename(&partial, path).map_err(archive_error)?;
+        Ok(written)
+    });
+    if result.is_err() {
+        // The first error is the one to report.
+        let _ = std::fs::remove_file(&partial);
+    }
+    result
+}
+
 struct Exporter<'v, 'w> {
     vfs: &'v Vfs,
     compare: CompareBy,
@@ -198,25 +225,10 @@ struct Exporter<'v, 'w> {
 }
 
 impl Exporter<'_, '_> {
-    /// Writes an archive to `PATH.partial`, and renames it into place when it is complete.
     fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: OnExisting) -> Result<()> {
-        let name = escaped_path(path);
-        let archive_error = |cause| Error::host(format!("`{name}` can't be written"), cause);
-        if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
-            return Err(Error::AlreadyExists(format!("`{name}` exists already; use --force to replace it")));
-        }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let file = create_partial(&partial)
-            .map_err(|cause| Error::host(format!("`{}` can't be written", escaped_path(&partial)), cause))?;
-        let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
-        let result = written.and_then(|()| std::fs::rename(&partial, path).map_err(archive_error));
-        if result.is_err() {
-            // The first error is the one to report.
-            let _ = std::fs::remove_file(&partial);
-        }
-        result
+        write_archive_file(path, existing, |file| {
+            self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)))
+        })
     }
 
     fn run(&mut self, from: &VfsPath, sink: &mut dyn Sink) -> Result<()> {

@@ -38,9 +38,13 @@ use stead_core::Vfs;
 
 use crate::error::Result;
 
+pub(crate) use export::write_archive_file;
 pub use export::{ExportDestination, OnExisting, export};
 pub use import::import;
 pub use source::ImportSource;
+
+/// The directory of an archive that describes the archive. An import leaves it out.
+pub(crate) const ARCHIVE_FACTS_DIRECTORY: &str = ".stead-archive";
 
 /// How to decide that a file has been transferred already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

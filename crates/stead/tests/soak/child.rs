@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::test_stores::Kind;
-use crate::{audit, crash, killed_history_work, limited_process, many_processes, memory};
+use crate::{
+    audit, crash, killed_history_work, killed_thread_work, limited_process, many_processes, memory, state,
+};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
@@ -87,7 +89,9 @@ fn the_child_process() {
         "crash" => crash::child(&task),
         "many_processes" => many_processes::child(&task),
         "memory" => memory::child(&task),
+        "state" => state::child(&task),
         "limited_process" => limited_process::child(&task),
+        "killed_thread_work" => killed_thread_work::child(&task),
         "killed_history_work" => killed_history_work::child(&task),
         other => panic!("no such task: {other}"),
     }

@@ -56,7 +56,7 @@ fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
         .unwrap()
         .capture(&[scope].into_iter().collect(), &operation, &mut |_| Ok(()))
         .unwrap();
-    let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
+    let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at, lease: None };
     database.snapshot_with_captures(new, captured.into_iter().collect()).unwrap().revision
 }
 

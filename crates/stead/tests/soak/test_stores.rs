@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-fn database(directory: &Path) -> Database {
+pub(crate) fn database(directory: &Path) -> Database {
     let options = DatabaseOptions { durability: Durability::Full, ..DatabaseOptions::default() };
     Database::open(directory.join("stead.db"), options).unwrap()
 }

@@ -1,4 +1,4 @@
-use stead::{Config, MigrationReport, Stores};
+use stead::{Config, ErrorKind, MigrationReport, ServerLock, Stores};
 
 use super::OrganizationArg;
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -9,8 +9,8 @@ use crate::{human, json};
 /// Move the files of an older layout, agents/ID and teams/ID, to workspaces/ID
 ///
 /// Each directory is moved as a whole, and its content is compared by hash before and after. What can't be moved stays where
-/// it is and is reported; then the exit code is 1. Running it again changes nothing. Stop the servers of this configuration
-/// meanwhile.
+/// it is and is reported; then the exit code is 1. Running it again changes nothing. It is refused while a server or a mount
+/// uses the same database; also stop those of other configurations that use the same directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -18,11 +18,23 @@ pub(crate) struct Args {
     /// Only show what would be moved
     #[arg(long, short = 'n')]
     dry_run: bool,
+    /// Migrate even while a server or a mount is running; what it writes meanwhile may be left behind
+    #[arg(long)]
+    force: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let id = args.organization.find(&config, session)?.organization.id().to_owned();
+    let _lock = match args.dry_run || args.force {
+        true => None,
+        false => ServerLock::exclude_servers(&config).map_err(|_| {
+            CommandError::Message(
+                ErrorKind::Conflict,
+                "a server or a mount is using these files; stop it and try again, or use --force".to_owned(),
+            )
+        })?,
+    };
     let progress = Progress::new(session);
     let mut show = |directory: &stead::VfsPath| progress.show(|| directory.to_string());
     let report = Stores::of(&config).migrate_organization(&id, args.dry_run, &mut show)?;

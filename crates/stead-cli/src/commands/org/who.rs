@@ -14,7 +14,7 @@ use crate::{human, json};
 ///
 /// The path is `/workspaces/ID/shared` or `/workspaces/ID/private`, where ID is an agent or a team, or anything below.
 /// Agents outside the organization are listed, too, if one of their Workspaces shows the path. Those that can write come
-/// first.
+/// first. Agents that a name is hidden from are not listed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The path, as the organization's agents see it
@@ -42,7 +42,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let organization = args.organization.find(&config, session)?;
     let path = VfsPath::parse(&args.path).map_err(stead::Error::from)?;
     let folder = folder_of(&organization.organization, &path)?;
-    let mut readers: Vec<_> = members(&config, organization, folder, &path).collect();
+    let below = path.strip_prefix(&organization.organization.folder_path(folder)).unwrap_or_default();
+    let is_hidden = organization.hides(below);
+    let mut readers: Vec<_> = members(&config, organization, folder, &path).filter(|_| !is_hidden).collect();
     readers.extend(outsiders(&config, organization, folder, &path));
     readers.sort_by_key(|reader| Reverse(reader.scope.allows(Access::Write)));
     if session.wants_json() {
@@ -63,6 +65,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let name = human::escape_text(&organization.organization.folder_name(folder));
     let count = human::count(readers.len() as u64, "agent", "agents");
     session.print_line(format_args!("{}: {count}\n", session.paint(Colour::Bold, name)))?;
+    if is_hidden {
+        let shown = human::escape_text(path.as_str());
+        session.print_line(format_args!("`{shown}` is hidden from the organization's agents by `hide`."))?;
+    }
     let row = |reader: &Reader| {
         let texts = [reader.agent.clone(), reader.name.clone(), reader.reason.to_string()];
         (reader.scope, texts.map(|text| human::escape_text(&text)))
@@ -79,9 +85,16 @@ fn folder_of(organization: &Organization, path: &VfsPath) -> Result<Folder, Comm
     let visibility = Visibility::ALL.into_iter().find(|half| visibility == Some(half.as_str()));
     let shown = human::escape_text(path.as_str());
     let (Some(WORKSPACES_DIRECTORY), Some(owner), Some(visibility)) = (root, owner, visibility) else {
+        let is_owner_directory = matches!(root, Some(WORKSPACES_DIRECTORY | "agents" | "teams"));
+        let owner = owner
+            .filter(|owner| is_owner_directory && organization.folder(owner, Visibility::Shared).is_some());
+        let (id, where_clause) = match owner {
+            Some(owner) => (human::escape_text(owner), ""),
+            None => ("ID".to_owned(), ", where ID is an agent or a team"),
+        };
         return Err(CommandError::invalid(format!(
-            "`{shown}` isn't in a folder; write /{WORKSPACES_DIRECTORY}/ID/shared or /{WORKSPACES_DIRECTORY}/ID/private, \
-             where ID is an agent or a team"
+            "`{shown}` isn't in a folder; write /{WORKSPACES_DIRECTORY}/{id}/shared or /{WORKSPACES_DIRECTORY}/{id}/private\
+             {where_clause}"
         )));
     };
     organization.folder(owner, visibility).ok_or_else(|| {
@@ -133,6 +146,7 @@ fn outsiders<'c>(
                 return None;
             }
             let (seen_as, part) = match directory.as_ref()?.strip_prefix(&workspace.path) {
+                Some(rest) if workspace.hides(rest) => return None,
                 Some(rest) => (appended(&workspace.prefix, rest)?, ""),
                 None => {
                     workspace.path.strip_prefix(directory.as_ref()?)?;

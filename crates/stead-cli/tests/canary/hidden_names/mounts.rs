@@ -9,7 +9,7 @@ use super::At;
 use super::Needs::{self, Nothing, Room};
 use super::compared_stead::{COMPARED_PAIRS, ComparedStead, Occupant, STORES, Transcript};
 use crate::is_long;
-use crate::mounts::Mounted;
+use crate::mounted::Mounted;
 
 type IoResult = std::io::Result<()>;
 

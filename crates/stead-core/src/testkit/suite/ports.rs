@@ -30,6 +30,7 @@ fn fork_of_everything(name: &str) -> Fork {
         approval_policy: ApprovalPolicy::default(),
         excluded: Vec::new(),
         created: SystemClock.now(),
+        lease: None,
     }
 }
 

@@ -83,6 +83,8 @@ fn folder_of_scope<'c>(
         return Err(denied());
     }
     let folder = organization.discover(agent, scope).into_iter().next().ok_or_else(denied)?;
+    let path = organization.folder_path(folder).join(name);
+    path.map_err(|error| Failure::invalid(error.to_string()))?;
     let issued = IssuedFolder {
         owner_id: organization.owner_id(folder).into(),
         visibility: folder.visibility,

@@ -2,6 +2,7 @@
 
 use super::short_text;
 use crate::error::ErrorKind;
+use crate::name::escape_hint;
 use crate::tools::Failure;
 
 /// Refuses what isn't the name of a file in a folder, or of a subfolder.
@@ -13,8 +14,9 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     }
     Err(Failure::invalid(format!(
         "'{}' isn't a valid name; use one such as notes.md or reports/weekly.md: parts separated by single `/`, none \
-         of them empty, `.` or `..`, without `\\` and control characters",
-        short_text(name)
+         of them empty, `.` or `..`, without `\\` and control characters{}",
+        short_text(name),
+        escape_hint(name).unwrap_or_default()
     )))
 }
 

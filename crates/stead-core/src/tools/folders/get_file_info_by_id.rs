@@ -73,7 +73,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         created: stat.created.map(|time| time.to_string()),
         mime_type: media_type(&file.name).unwrap_or("application/octet-stream"),
         permissions: Permissions {
-            read: may(context.vfs, &file.path, Access::Read),
+            read: may(context.vfs, &file.path, Access::Read)
+                && context.vfs.is_readable_on_host(&file.path)?,
             write: may_change,
             delete: may_change,
         },

@@ -4,7 +4,7 @@ use super::file_name::media_type;
 use super::folder_page::{FolderListing, FolderPage, ListedFile, ListedFolder, PLACEHOLDER_ID};
 use super::{OUT_FOLDER_ID, OUT_FOLDER_NAME, OUT_PATH, OpenFolder, all_folders, json_reply};
 use crate::clock::Timestamp;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::organization::{Folder, FolderScope, IssuedFolder, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -97,9 +97,16 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let limit = arguments.number("limit");
     let bounds = ReplyBounds::for_limit(limit, FILES_OF_PAGE);
     let mut page = FolderPage::new(bounds.bytes, limit.map_or(usize::MAX, |limit| limit as usize));
-    let mut is_last = true;
+    let (mut is_last, mut withdrawn) = (true, 0);
     for (index, folder) in folders.iter().enumerate().skip(start.folder) {
-        let found = folder.walk(filter.pattern.clone())?;
+        let found = match folder.walk(filter.pattern.clone()) {
+            // The right to read it was taken away since it was discovered.
+            Err(Error::AccessWithdrawn { .. }) => {
+                withdrawn += 1;
+                continue;
+            }
+            found => found?,
+        };
         let mut files: Vec<_> = found.entries.iter().filter(|entry| filter.selects(entry)).collect();
         let file_count = files.len();
         if index == start.folder && !start.after.is_empty() {
@@ -136,7 +143,7 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         context.vfs.audited(TOOL.name, Some(&all_folders()), || Ok(()))?;
     }
     let next_cursor = (!is_last).then_some(position);
-    Ok(json_reply(&FolderListing { folders: listed, total_folders: folders.len(), next_cursor }))
+    Ok(json_reply(&FolderListing { folders: listed, total_folders: folders.len() - withdrawn, next_cursor }))
 }
 
 /// Refuses a caller that the current records don't have any more. It would find nothing, and an empty list would look as

@@ -16,6 +16,7 @@ pub(super) mod get_file_info_by_id;
 pub(super) mod list_folders;
 pub(super) mod move_file_by_id;
 mod open_folder;
+mod operations;
 mod quota;
 mod read_content;
 pub(super) mod read_file_by_id;

@@ -155,8 +155,23 @@ impl FolderFile<'_> {
             Some(stat) if stat.kind == NodeKind::Symlink => {
                 Err(Error::SymlinkRefused { path: self.path.clone() }.into())
             }
+            None if self.goes_through_symlink()? => {
+                Err(Error::SymlinkRefused { path: self.path.clone() }.into())
+            }
             found => found.map(|stat| self.require_file(stat)).transpose(),
         }
+    }
+
+    /// Whether a directory on the way to the file is a symlink, which isn't followed.
+    fn goes_through_symlink(&self) -> Result<bool, Failure> {
+        let parts = depth(&self.name);
+        for directory in self.path.ancestors().skip(1).take(parts - 1) {
+            let directory = FolderFile { folder: self.folder, name: String::new(), path: directory };
+            if directory.stat()?.is_some_and(|stat| stat.kind == NodeKind::Symlink) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn require_file(&self, stat: Stat) -> Result<Stat, Failure> {

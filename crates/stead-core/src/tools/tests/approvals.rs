@@ -139,8 +139,10 @@ fn an_approval_question_names_its_paths_before_any_store_is_touched() {
         "path": "/w/x", "paths": ["/w/x"], "source": "/w/x", "destination": "/w/y", "content": "", "pattern": "x",
         "old_string": "a", "new_string": "b", "version": "1", "snapshot": "1",
     });
-    // The folder tools have a test of their own.
-    let tools = TOOLS.into_iter().filter(|tool| tool.offered != OfferedWhen::InOrganization);
+    // The folder tools and the tools for a State have tests of their own.
+    let has_own_test =
+        |tool: &&Tool| matches!(tool.offered, OfferedWhen::InOrganization | OfferedWhen::WithState);
+    let tools = TOOLS.into_iter().filter(|tool| !has_own_test(tool));
     for tool in tools {
         let mount = Mount::new(Arc::new(PanickingStore));
         let choice =

@@ -10,6 +10,7 @@ mod model_text;
 mod offered_tools;
 mod replies;
 mod schemas;
+mod state;
 mod suggestions;
 
 use std::sync::Arc;

@@ -207,7 +207,10 @@ fn a_write_over_a_version_that_was_not_read_is_refused() {
     call_ok(&agent, "read_file", json!({ "path": "/w/a" }));
     call_ok(&other_agent, "write_file", json!({ "path": "/w/a", "content": "2" }));
     let error = failure(&agent, "write_file", json!({ "path": "/w/a", "content": "3" }));
-    assert_eq!(error.message, "`/w/a` has changed since you read it; read it again, then write");
+    assert_eq!(
+        error.message,
+        "`/w/a` has changed since you last read or wrote it; read it again, then write"
+    );
     call_ok(&agent, "read_file", json!({ "path": "/w/a" }));
     call_ok(&agent, "write_file", json!({ "path": "/w/a", "content": "3" }));
 }

@@ -323,6 +323,7 @@ impl Call<'_> {
                 Writer::Revision(revision, operation) => (Some(*revision), Some(operation.clone())),
                 Writer::AnotherProgram | Writer::Unknown => (None, None),
             };
+            let operation = operation.map(|operation| self.without_other_thread(operation));
             BlameLine { line, revision, operation, by_another_program }
         });
         Ok(lines.collect())

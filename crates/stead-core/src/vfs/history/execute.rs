@@ -24,6 +24,7 @@ use crate::vfs::history::undo::{
     IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, report_kept_directories,
 };
 use crate::vfs::history::{StoreGroup, read_content};
+use crate::vfs::state::is_state_directory;
 
 /// How often a plan is made again because something changed in the meantime.
 const MAX_ATTEMPTS: usize = 8;
@@ -185,7 +186,7 @@ impl Call<'_> {
             // The Stores record the undo even if no file changes. So in strict mode a person has to have approved the
             // Workspaces themselves.
             for workspace in planned.iter().flat_map(|plan| &plan.revert.group.workspaces) {
-                self.authorize(workspace.prefix(), Access::Restore)?;
+                self.authorize_logged(workspace.prefix(), Access::Restore)?;
             }
         }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
@@ -431,6 +432,8 @@ impl Call<'_> {
                 .map(|from| self.authorize_restore(group, from, &mut approval_error))
                 .transpose();
             match (path, from, self.check_moved_subtree(group, change)) {
+                // The directories of the State are no keys.
+                (Ok(path), Ok(_), Ok(())) if is_state_directory(&path) => {}
                 (Ok(path), Ok(from), Ok(())) => {
                     changes.push(PathChange { path, from, action: change.action });
                 }
@@ -489,7 +492,8 @@ impl Call<'_> {
         path: &StorePath,
         side: Side,
     ) -> Option<ProtectedNames> {
-        let logical = self.logical_path(group, path)?;
+        // Nothing in the State is protected or hidden.
+        let logical = self.logical_path(group, path).filter(|logical| !logical.is_state())?;
         let resolved = self.authorize(&logical, Access::Restore).ok()?;
         resolved.protected_names(side, hidden_stay_untouched([&resolved]))
     }
@@ -520,8 +524,8 @@ impl Call<'_> {
         let Some(logical) = self.logical_path(group, path) else {
             return Err("it is not in a Workspace that you may restore".to_owned());
         };
-        match self.authorize(&logical, Access::Restore) {
-            Ok(_) => Ok(logical),
+        match self.authorize_logged(&logical, Access::Restore) {
+            Ok(()) => Ok(logical),
             Err(error @ Error::ApprovalRequired { .. }) => {
                 approval_error.get_or_insert(error);
                 Ok(logical)

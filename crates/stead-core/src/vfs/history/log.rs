@@ -68,7 +68,7 @@ pub struct LogEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogChange {
-    /// The path after the change; before it, if the node was removed.
+    /// The path after the change; before it, if the node was removed. A key of the State is `state:NAMESPACE/KEY`.
     pub path: VfsPath,
     /// The path before the change, if the node was moved.
     pub from: Option<VfsPath>,
@@ -239,6 +239,7 @@ impl Call<'_> {
             };
             let Revision { number, operation, undoes, undone, .. } = revision;
             let revision = group.store.revision(number);
+            let operation = self.without_other_thread(operation);
             entries.push(LogEntry { operation, revision, changes, differences, undoes, undone });
         }
         Ok(entries)
@@ -276,6 +277,10 @@ impl Call<'_> {
     fn log_change(&self, group: &StoreGroup<'_>, change: &NodeChange) -> Option<LogChange> {
         let action = LogAction::from_change(change)?;
         let state = change.after.as_ref().or(change.before.as_ref())?;
+        // The directories of the State are no keys.
+        if group.state().is_some() && state.kind == NodeKind::Directory {
+            return None;
+        }
         let path = self.logical_path(group, &state.path)?;
         let from = match (&change.before, action) {
             (Some(before), LogAction::Moved) => self.logical_path(group, &before.path),

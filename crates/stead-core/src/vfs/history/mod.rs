@@ -18,12 +18,14 @@ pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResul
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Visibility};
+use crate::identity::{Identity, Operation};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{ContentRef, RevisionNumber, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::as_of::{PointInTime, own_numbers_error};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::Authorized;
+use crate::vfs::state::logged_path;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
@@ -37,7 +39,12 @@ struct StoreGroup<'a> {
     workspaces: Vec<&'a Workspace>,
 }
 
-impl StoreGroup<'_> {
+impl<'a> StoreGroup<'a> {
+    /// The Workspace of the State, if this is the group of its Store.
+    fn state(&self) -> Option<&'a Workspace> {
+        self.workspaces.first().copied().filter(|workspace| workspace.prefix().is_state())
+    }
+
     /// An error of the Store, with the prefix of the first Workspace as its path.
     fn store_error(&self, cause: StoreError) -> Error {
         Error::Store { path: self.workspaces[0].prefix().clone(), visibility: Visibility::Visible, cause }
@@ -45,6 +52,17 @@ impl StoreGroup<'_> {
 }
 
 impl Call<'_> {
+    /// An operation as the caller may see it: in a thread, the names of other threads are withheld.
+    fn without_other_thread(&self, operation: Operation) -> Operation {
+        let (caller, author) = (&self.shared().identity, &operation.identity);
+        let is_own = (&caller.agent, &caller.thread) == (&author.agent, &author.thread);
+        if self.shared().lease.is_none() || author.thread.is_none() || is_own {
+            return operation;
+        }
+        let identity = Arc::new(Identity { thread: None, ..Identity::clone(author) });
+        Operation { identity, ..operation }
+    }
+
     /// The Stores with history, each with the Workspaces that allow this access.
     fn store_groups(&self, access: Access) -> Vec<StoreGroup<'_>> {
         let mut groups: Vec<StoreGroup<'_>> = Vec::new();
@@ -58,12 +76,35 @@ impl Call<'_> {
                 None => {}
             }
         }
+        if let Some(state) = self.state_with_history(access) {
+            groups.push(StoreGroup { store: state.mount().store(), workspaces: vec![state] });
+        }
         groups
+    }
+
+    /// The Workspace of the State, if its history allows this access.
+    fn state_with_history(&self, access: Access) -> Option<&Workspace> {
+        let is_usable = |state: &&Workspace| {
+            state.barrier().is_none()
+                && state.scope().allows(access)
+                && state.mount().store().history().is_some()
+        };
+        self.shared().router.state().map(|state| &**state).filter(is_usable)
     }
 
     /// The Workspaces that a call on a path and everything below it affects: the one that the path lies in, and those
     /// nested below. Nested Workspaces that refuse the access are returned with the reason instead.
     fn history_targets(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
+        self.history_targets_and_state(path, access, None)
+    }
+
+    /// Like [`Call::history_targets`]; if `state` is given, the State as a whole is one more target.
+    fn history_targets_and_state<'a>(
+        &'a self,
+        path: &VfsPath,
+        access: Access,
+        state: Option<&'a Workspace>,
+    ) -> Result<HistoryTargets<'a>> {
         let mut found = HistoryTargets { main: None, targets: Vec::new(), refused: Vec::new() };
         if let Authorized::InWorkspace(resolved) = self.route_and_authorize(path, access)? {
             check_history(resolved.workspace)?;
@@ -79,12 +120,19 @@ impl Call<'_> {
                 Err(error) => found.refused.push((workspace.prefix().clone(), error)),
             }
         }
+        if let Some(state) = state {
+            self.authorize_state(state.prefix(), access)?;
+            found.targets.push((state, state.mount().path().clone()));
+        }
         if found.targets.is_empty() { Err(no_history_error(access)) } else { Ok(found) }
     }
 
-    /// The logical path of a path in a Store, if one of the Workspaces shows it and doesn't hide it. If several do, the
+    /// The logical path of a path in a Store, or the name of something in the State, if one of the Workspaces shows it and doesn't hide it. If several do, the
     /// one with the deepest mount.
     fn logical_path(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
+        if let Some(state) = group.state() {
+            return logged_path(state, path);
+        }
         let mut found: Option<(usize, VfsPath)> = None;
         for workspace in &group.workspaces {
             let mount = workspace.mount().path();

@@ -31,7 +31,8 @@ impl Vfs {
     /// Restores everything at and below a path to its state at a point in time, or only the paths that `options`
     /// lists. Those must lie below the path or in the same Workspace.
     ///
-    /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
+    /// The path may be a Workspace, something in one, or a level above several, such as `/`. A restore of `/` without
+    /// `paths` includes the State. Workspaces nested below it
     /// are restored too, each under its own scope. What the caller may not change, and Workspaces whose Store doesn't
     /// have this point in time, stay as they are and are listed in [`RevertResult::left_out`].
     pub fn restore(
@@ -53,7 +54,10 @@ impl Call<'_> {
         options: &RestoreOptions,
     ) -> Result<RevertResult> {
         self.set_dry_run(options.dry_run);
-        let mut targets = self.history_targets(prefix, Access::Restore)?;
+        // The State has no path, so only a restore of everything includes it.
+        let is_everything = prefix.is_root() && options.paths.is_empty();
+        let state = self.state_with_history(Access::Restore).filter(|_| is_everything);
+        let mut targets = self.history_targets_and_state(prefix, Access::Restore, state)?;
         let point = self.resolve_point(point)?;
         if !options.paths.is_empty() {
             let main = targets.main;
@@ -128,6 +132,7 @@ impl Call<'_> {
             if returning.is_empty() {
                 retain_below(&mut revisions, paths, &scope);
                 remove_scratch(&mut revisions, &group.workspaces);
+                keep_roots(&mut revisions, &group.workspaces);
                 return Ok(revisions);
             }
             scope.extend(returning);
@@ -241,6 +246,17 @@ fn retain_below(revisions: &mut RevisionSet, paths: &[StorePath], scope: &[Store
     let is_kept = |change: &NodeChange| kept_nodes.contains(&change.node);
     for revision in &mut revisions.revisions {
         revision.changes.retain(is_kept);
+    }
+}
+
+/// Removes the changes that created the root directories of Workspaces: a Workspace can't be removed, only its content can.
+fn keep_roots(revisions: &mut RevisionSet, workspaces: &[&Workspace]) {
+    let is_root = |path: &StorePath| workspaces.iter().any(|workspace| workspace.mount().path() == path);
+    let created = oldest_states(revisions).into_iter().filter(|(_, before)| before.is_none());
+    let is_current_root = |node: &NodeId| revisions.current.get(node).is_some_and(|node| is_root(&node.path));
+    let roots: HashSet<NodeId> = created.map(|(node, _)| node).filter(is_current_root).collect();
+    for revision in &mut revisions.revisions {
+        revision.changes.retain(|change| !roots.contains(&change.node));
     }
 }
 

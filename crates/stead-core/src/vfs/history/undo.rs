@@ -220,12 +220,22 @@ impl Call<'_> {
         };
         let mut undoable_by_store = Vec::with_capacity(groups.len());
         for group in groups {
-            let limit = count.saturating_add(ineffective.len());
-            let undoable = group
-                .store
-                .require_history()
-                .and_then(|history| history.undoable_operations(&self.shared().identity.agent, since, limit));
-            undoable_by_store.push((&**group.store, undoable.map_err(|cause| group.store_error(cause))?));
+            let wanted = count.saturating_add(ineffective.len());
+            let mut limit = wanted;
+            let undoable = loop {
+                let found = group.store.require_history().and_then(|history| {
+                    history.undoable_operations(&self.shared().identity.agent, since, limit)
+                });
+                let mut found = found.map_err(|cause| group.store_error(cause))?;
+                let is_all = found.len() < limit;
+                found.retain(|(_, operation)| self.is_own_thread(operation));
+                if is_all || found.len() >= wanted {
+                    break found;
+                }
+                // The newest ones are other threads'.
+                limit = limit.saturating_mul(4);
+            };
+            undoable_by_store.push((&**group.store, undoable));
         }
         let ordered = newest_first(undoable_by_store, |(revision, operation)| (*revision, operation.at));
         let mut operations: Vec<Operation> = ordered.into_iter().map(|(_, operation)| operation).collect();
@@ -233,6 +243,11 @@ impl Call<'_> {
         operations.retain(|operation| !ineffective.contains(&operation.id) && seen.insert(operation.id));
         operations.truncate(count);
         Ok(operations)
+    }
+
+    /// Whether the caller may undo this operation of its agent: in a thread, only those of the thread.
+    fn is_own_thread(&self, operation: &Operation) -> bool {
+        self.shared().lease.is_none() || operation.identity.thread == self.shared().identity.thread
     }
 
     /// The caller's operation with this id. Fails if there is none, or if it has been undone on every Store.
@@ -246,7 +261,8 @@ impl Call<'_> {
                 .require_history()
                 .and_then(|history| history.revisions(&query))
                 .map_err(|cause| group.store_error(cause))?;
-            if let Some(revision) = found.revisions.into_iter().next() {
+            let own = found.revisions.into_iter().next();
+            if let Some(revision) = own.filter(|revision| self.is_own_thread(&revision.operation)) {
                 exists = true;
                 if !revision.undone {
                     return Ok(revision.operation);

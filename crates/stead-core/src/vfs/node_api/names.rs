@@ -168,6 +168,8 @@ impl NodeApi {
                 return Ok((lookup, tag));
             }
             let before = call.check_node(&resolved, node)?;
+            // A program such as `tar` also sets the bits that a directory has already.
+            resolved.check_mode_change(mode.filter(|mode| *mode != before.mode))?;
             let store = resolved.workspace.mount().store();
             // A program sets the mode and the times of a file that it creates, such as `tar`, before it closes it.
             if before.kind == NodeKind::File && !self.vfs.shared.open_nodes.is_open(store, node) {

@@ -6,6 +6,7 @@ mod draft_quotas;
 mod forking;
 mod hiding;
 mod ignoring;
+mod leases;
 mod open_files;
 mod protection;
 mod quotas;

@@ -73,6 +73,15 @@ const CARRY_OVER_SQL: &str = "
     INSERT INTO ledger_usage SELECT * FROM live.ledger_usage;
 ";
 
+/// Makes the threads of a restored backup usable: leases are those of processes that used another database, and an idle time-out
+/// begins anew, so that a sweep doesn't remove at once what was just restored. Running processes take new leases on the threads
+/// that the backup has.
+const RENEW_THREADS_SQL: &str = "
+    DELETE FROM main.thread_lease;
+    DELETE FROM main.lease_holder;
+    UPDATE main.thread SET last_used = max(last_used, CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000000);
+";
+
 /// What a backup contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -227,6 +236,7 @@ impl RestoredCopy {
         let conn = self.open()?;
         let revision = newest_revision(&conn)?.max(acknowledged) + 1;
         advance_counters(&conn, revision, RESTORE_TOOL)?;
+        conn.execute_batch(RENEW_THREADS_SQL)?;
         conn.execute_batch("PRAGMA journal_mode = DELETE")?;
         Ok(revision)
     }
@@ -263,6 +273,7 @@ impl RestoredCopy {
             conn.execute_batch(&format!("DROP TRIGGER {name}"))?;
         }
         conn.execute_batch(CARRY_OVER_SQL)?;
+        conn.execute_batch(RENEW_THREADS_SQL)?;
         for (_, sql) in &triggers {
             conn.execute_batch(sql)?;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row, params};
-use stead_core::store::{Captured, RevisionNumber};
+use stead_core::store::{Captured, LeaseId, RevisionNumber};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use crate::database::Database;
@@ -11,6 +11,7 @@ use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
 use crate::database::newest_revision;
 use crate::database::schema::NEXT_SNAPSHOT;
+use crate::threads::rows;
 use crate::virtual_store::capture::{FinishedCapture, record_capture};
 
 /// A named revision, which is kept.
@@ -42,6 +43,8 @@ pub struct NewSnapshot {
     pub label: Option<String>,
     /// When it is made.
     pub at: Timestamp,
+    /// The lease of the thread that the snapshot belongs to. It is checked when the snapshot is made.
+    pub lease: Option<LeaseId>,
 }
 
 const SELECT_SNAPSHOT: &str = "SELECT id, agent, prefix, label, revision, at FROM snapshot";
@@ -73,7 +76,10 @@ impl Database {
         let captures = captures.collect::<StoreResult<Vec<_>>>()?;
         let database = Arc::clone(&self.0);
         self.0.write(CommitSync::AsConfigured, move |transaction| {
-            let NewSnapshot { agent, prefix, label, at } = new;
+            let NewSnapshot { agent, prefix, label, at, lease } = new;
+            if let Some(lease) = lease {
+                rows::check_lease(transaction.conn, lease)?;
+            }
             let revision = newest_revision(transaction.conn)?;
             for capture in &captures {
                 record_capture(transaction, capture, &database, revision)?;

@@ -156,6 +156,16 @@ impl LedgerTransaction {
         self.records.iter().any(|record| matches!(record, CompanionRecord::Row(_)))
     }
 
+    /// Fails if the change is made under a lease that is gone or has expired.
+    pub(in super::super) fn check_lease(&self) -> StoreResult<()> {
+        for record in &self.records {
+            if let CompanionRecord::Lease(lease) = record {
+                self.ledger.check_lease(*lease)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the current step restores kept content.
     pub(super) fn is_restoring(&self) -> bool {
         self.is_restoring

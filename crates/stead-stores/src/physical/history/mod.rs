@@ -11,6 +11,7 @@ mod action_events;
 mod capture;
 mod directory_identity;
 mod displaced;
+mod forget;
 mod ledger_event;
 mod ledger_rows;
 mod ledger_transaction;

@@ -74,6 +74,7 @@ impl VirtualStore {
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
         let apply = move |transaction: &mut WriteTransaction<'_>| {
+            transaction.check_leases(&records)?;
             volume.check_exists(transaction.conn)?;
             before(transaction)?;
             let mut change = VirtualChange::new(transaction, &volume, &operation, monitor.as_ref());

@@ -1,5 +1,6 @@
 //! Reads the records of an organization from `org.json`, `teams.json` and `agents.json`.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,27 +37,13 @@ pub(super) fn read(
     let teams = RecordFile::new(section, teams, teams_text);
     let agents = RecordFile::new(section, agents, agents_text);
     let records = organization.organization(positions);
-    let teams = teams.entries("teams", |index, id, entry| {
-        let record = RecordRef::Team(index);
-        teams.insert_positions(positions, record, entry);
-        let team = TeamRecord {
-            id,
-            name: teams.text(entry, "name")?,
-            leadership: teams.boolean(entry, "leadership")?,
-            tools: teams.tools(entry)?,
-        };
-        Some(team)
+    let teams = teams.entries("teams", RecordRef::Team, positions, |id, entry| {
+        let (name, tools) = (teams.text(entry, "name")?, teams.tools(entry)?);
+        Some(TeamRecord { id, name, leadership: teams.boolean(entry, "leadership")?, tools })
     });
-    let agents = agents.entries("agents", |index, id, entry| {
-        let record = RecordRef::Agent(index);
-        agents.insert_positions(positions, record, entry);
-        let agent = AgentRecord {
-            id,
-            name: agents.text(entry, "name")?,
-            team_id: agents.text(entry, "teamId")?,
-            tools: agents.tools(entry)?,
-        };
-        Some(agent)
+    let agents = agents.entries("agents", RecordRef::Agent, positions, |id, entry| {
+        let (name, tools) = (agents.text(entry, "name")?, agents.tools(entry)?);
+        Some(AgentRecord { id, name, team_id: agents.text(entry, "teamId")?, tools })
     });
     Some(OrganizationRecords { teams: teams?, agents: agents?, ..records? })
 }
@@ -136,12 +123,37 @@ impl<'f> RecordFile<'f> {
         };
         match parse_to_ast(self.text, &CollectOptions::default(), &options) {
             Ok(parsed) => match parsed.value {
-                Some(value) => Some(value),
+                Some(value) => self.has_unique_keys(&value).then_some(value),
                 None => self.problem(0, "the file is empty"),
             },
             Err(error) => {
                 self.problem(error.range().start, &format!("this isn't valid JSON: {}", error.kind()))
             }
+        }
+    }
+
+    /// Reports every key that an object has twice. Readers of JSON don't agree which of the two values counts.
+    fn has_unique_keys(&self, value: &Value<'_>) -> bool {
+        match value {
+            Value::Array(Array { elements, .. }) => {
+                // Without stopping at the first, so that all of them are reported.
+                elements.iter().filter(|element| !self.has_unique_keys(element)).count() == 0
+            }
+            Value::Object(Object { properties, .. }) => {
+                let (mut keys, mut is_unique) = (HashSet::new(), true);
+                for property in properties {
+                    let key = property.name.as_str();
+                    if !keys.insert(key) {
+                        let message =
+                            format!("the key `{}` occurs twice here; keep one of them", key.escape_debug());
+                        self.problem::<()>(property.start(), &message);
+                        is_unique = false;
+                    }
+                    is_unique &= self.has_unique_keys(&property.value);
+                }
+                is_unique
+            }
+            _ => true,
         }
     }
 
@@ -166,7 +178,9 @@ impl<'f> RecordFile<'f> {
     fn entries<T>(
         &self,
         what: &str,
-        mut read: impl FnMut(usize, String, &Object<'_>) -> Option<T>,
+        record: fn(usize) -> RecordRef,
+        positions: &mut RecordPositions,
+        mut read: impl FnMut(String, &Object<'_>) -> Option<T>,
     ) -> Option<Vec<T>> {
         let value = self.parse()?;
         let entries: Vec<(Option<&str>, &Value<'_>)> = match &value {
@@ -185,8 +199,9 @@ impl<'f> RecordFile<'f> {
                 return self
                     .problem(entry.start(), &format!("entry {index} of `{what}` has to be an object"));
             };
-            let id = self.id(object, key);
-            read(index, id?, object)
+            let id = self.id(object, key)?;
+            self.insert_positions(positions, record(index), object);
+            read(id, object)
         };
         let entries: Vec<_> = entries.into_iter().enumerate().map(read_entry).collect();
         entries.into_iter().collect()

@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use stead_core::Identity;
 use stead_core::organization::{
-    AgentIndex, Grant, Organization, OrganizationAgent, OrganizationRecords, OrganizationSettings,
-    RecordField, RecordRef,
+    AgentIndex, Grant, GrantReason, Organization, OrganizationAgent, OrganizationRecords,
+    OrganizationSettings, RecordField, RecordRef,
 };
 use stead_core::store::QuotaLimits;
 use stead_core::tools::{ResultFormat, TOOLS, ToolChoice, tool};
-use stead_core::{AccessScope, ApprovalPolicy};
+use stead_core::{AccessScope, ApprovalPolicy, RootMode};
 
 use super::agents::{StoreNames, known_store};
 use super::amount;
 use super::config_error::ConfigDiagnostic;
 use super::nearest::nearest;
 use super::section::{Section, Severity};
-use super::{AgentConfig, Config, WorkspaceConfig};
+use super::{AgentConfig, Config, FilesPer, WorkspaceConfig};
 use crate::current_records::{FileFingerprint, RecordFingerprints};
 
 /// `[[organization]]`
@@ -260,6 +260,11 @@ impl OrganizationConfig {
         self.record_files.get(kind as usize).map(PathBuf::as_path)
     }
 
+    /// Whether a path relative to one of its folders is hidden from its agents.
+    pub fn hides(&self, path: &str) -> bool {
+        super::hides(self.hide.as_deref(), path)
+    }
+
     /// What an agent of the organization sees, and which tools it has.
     fn agent(&self, agent: AgentIndex) -> AgentConfig {
         let organization = &self.organization;
@@ -269,20 +274,21 @@ impl OrganizationConfig {
             ..ToolChoice::default()
         };
         AgentConfig {
-            description: None,
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
-            quota: QuotaLimits::default(),
             tools,
+            state: false,
             membership: Some(Membership { organization: Arc::clone(organization), agent }),
+            ..AgentConfig::default()
         }
     }
 
-    fn workspace(&self, Grant { folder, scope, .. }: Grant) -> WorkspaceConfig {
+    fn workspace(&self, Grant { folder, scope, reason, .. }: Grant) -> WorkspaceConfig {
         let organization = &self.organization;
         let is_writable = scope == AccessScope::ReadWrite;
         WorkspaceConfig {
             prefix: organization.folder_path(folder),
             scope,
+            per: FilesPer::Agent,
             store: self.store.clone(),
             path: organization.folder_directory(folder),
             description: None,
@@ -293,6 +299,7 @@ impl OrganizationConfig {
             quota_root: is_writable.then(|| organization.owner_directory(folder)),
             ask: ApprovalPolicy::Never,
             title: Some(organization.folder_name(folder)),
+            root_mode: if reason == GrantReason::Owner { RootMode::Changeable } else { RootMode::Fixed },
         }
     }
 }
@@ -311,6 +318,18 @@ impl Config {
             && self.audit == other.audit
             && self.file == other.file
             && self.record_files().eq(other.record_files())
+    }
+
+    /// Whether one of its organizations is different in another configuration by its records alone, and steads follow those
+    /// records while they are in use.
+    pub(crate) fn follows_records_of(&self, organization: &OrganizationConfig, other: &Config) -> bool {
+        let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
+        let is_same = |other: &OrganizationConfig| {
+            let (one, two) = (&organization.organization, &other.organization);
+            (one.id(), one.settings()) == (two.id(), two.settings())
+                && OrganizationConfig { organization: Arc::clone(one), ..other.clone() } == *organization
+        };
+        is_followed && other.organizations.iter().any(is_same)
     }
 
     /// Whether everything that an agent of an organization can see is the same in another configuration, which has the same
@@ -399,9 +418,13 @@ impl Config {
         Identity { organization, ..Identity::agent(name) }
     }
 
-    /// The files with the records of organizations, as they were before they were read.
-    pub(crate) fn record_fingerprints(&self) -> &[Option<FileFingerprint>] {
-        &self.record_fingerprints
+    /// The files whose changes change the records of organizations, as they were before they were read: the files with
+    /// records, and the configuration file if it has records itself.
+    pub(crate) fn followed_records(&self) -> impl Iterator<Item = (PathBuf, Option<FileFingerprint>)> {
+        let records = self.record_files().map(Path::to_owned).zip(self.record_fingerprints.iter().cloned());
+        let has_inline_records = self.organizations.iter().any(|config| config.record_files.is_empty());
+        let own = self.fingerprint.clone().filter(|_| has_inline_records);
+        records.chain(own.map(|own| (self.file.clone(), Some(own))))
     }
 
     /// The files with the records of organizations.

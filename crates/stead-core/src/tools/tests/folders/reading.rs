@@ -141,6 +141,16 @@ fn f100_to_f102_directories_invalid_names_and_large_files_are_refused() {
     for name in ["../x", "/etc/passwd", "a/../../x", "..\\x", "a\0b", "", "."] {
         assert!(refused(name).message.contains("isn't a valid name; use one such as"), "{name:?}");
     }
+    // A name with an invisible character is listed escaped, and the refusal of the escape says what to write.
+    office.put("marcus/private", "in\u{200b}visible", "found");
+    assert!(file_names(&marcus, "my_private").contains(&"in\\u{200b}visible".to_owned()));
+    let hint = "; `\\u{200b}` in a listed name stands for the invisible character U+200B: pass that character itself, in \
+                JSON as \\u200b";
+    assert!(refused("in\\u{200b}visible").message.ends_with(hint));
+    let by_path = json!({ "path": "/workspaces/marcus/private/in\\u{200b}visible" });
+    assert!(failure(&marcus, "read_file", by_path).message.ends_with(hint));
+    assert_eq!(read(&marcus, &id, "in\u{200b}visible").1["content"], "found");
+    assert!(!refused("a\\u{a}").message.contains("stands for"), "such a name can't be used at all");
     assert_eq!(read(&marcus, &id, "%2e%2e/x").1["content"], "ordinary");
     assert_eq!(read(&marcus, &id, "exact").1["size"], 10);
     let large = refused("large");

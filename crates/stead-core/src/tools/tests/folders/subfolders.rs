@@ -48,6 +48,9 @@ fn f162_no_folder_is_made_where_the_caller_may_not_write() {
         let refused = failure(&marcus, "create_folder", json!({ "scope": "my_private", "folderName": name }));
         assert!(refused.message.contains("isn't a valid name"), "{refused}");
     }
+    let long = json!({ "scope": "my_private", "folderName": "x".repeat(256) });
+    let refused = failure(&marcus, "create_folder", long);
+    assert_eq!(refused.message, "a component of the path has 256 bytes; at most 255 are allowed");
     let deep = json!({ "scope": "my_private", "folderName": "a/b/c" });
     assert!(failure(&marcus, "create_folder", deep).message.contains("too deep"));
     create(&marcus, "my_private", "a/b");

@@ -1,0 +1,149 @@
+//! The stead of an organization's agent, mounted by the real binary.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::mounted::Mounted;
+use crate::office::{Office, wait_until};
+
+/// Mounts an agent's stead at `mnt`.
+pub(crate) fn mount(office: &Office, agent: &str) -> Mounted {
+    Mounted::start(office.command(["mount", "mnt", "--agent", agent]))
+}
+
+#[test]
+fn f69_a_mount_refuses_what_the_records_take_away_and_the_forks_of_it() {
+    let office = Office::example();
+    let config = fs::read_to_string(office.path("stead.toml")).unwrap();
+    let physical = "kind = \"physical\"\npath = \"files\"";
+    assert!(config.contains(physical));
+    office.replace("stead.toml", &config.replace(physical, "kind = \"virtual\""));
+    let as_marcus = ["--agent", "agent-marcus"];
+    for args in [
+        &["write", "/workspaces/team-hr/private/plan.md", "plan"][..],
+        &["fork", "/workspaces/team-hr/private", "draft"],
+        &["write", "/workspaces/agent-marcus/private/own.md", "own"],
+    ] {
+        office.stead(args.iter().copied().chain(as_marcus));
+    }
+    let root = office.path("mnt");
+    fs::create_dir(&root).unwrap();
+    let mounted = mount(&office, "agent-marcus");
+    let read = |path: &str| fs::read_to_string(root.join(path));
+    let withdrawn = ["workspaces/team-hr/private/plan.md", "forks/draft/plan.md"];
+    for path in withdrawn {
+        assert_eq!(read(path).unwrap(), "plan");
+    }
+    office.change_records("agents.json", r#""Marcus", "teamId": "team-hr""#, r#""Marcus""#);
+    for path in withdrawn {
+        wait_until(path, || read(path).is_err());
+        assert!(fs::write(root.join(path), "late").is_err(), "{path}");
+        assert!(fs::read_dir(root.join(path).parent().unwrap()).is_err(), "{path}");
+    }
+    assert_eq!(read("workspaces/agent-marcus/private/own.md").unwrap(), "own");
+    drop(mounted);
+}
+
+#[test]
+fn a_member_cannot_change_the_permission_bits_of_its_teams_folders() {
+    let office = Office::example();
+    let root = office.path("mnt");
+    fs::create_dir(&root).unwrap();
+    let _mounted = mount(&office, "agent-marcus");
+    let set_mode = |path: &str, mode| {
+        fs::set_permissions(root.join("workspaces").join(path), fs::Permissions::from_mode(mode))
+    };
+    for half in ["team-hr/private", "team-hr/shared"] {
+        let refusal = set_mode(half, 0o000).unwrap_err();
+        assert_eq!(refusal.raw_os_error(), Some(rustix::io::Errno::PERM.raw_os_error()), "{half}");
+        let path = root.join("workspaces").join(half);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        set_mode(half, mode).expect("the bits that it has already change nothing");
+        fs::create_dir(path.join("sub")).unwrap();
+        set_mode(&format!("{half}/sub"), 0o700).unwrap();
+        // A program such as `rsync` sets the time.
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+        fs::File::open(&path).unwrap().set_modified(time).unwrap();
+    }
+    set_mode("agent-marcus/private", 0o700).expect("its own folder");
+}
+
+#[test]
+fn f69_a_mount_follows_records_in_the_configuration_file() {
+    let office = Office::empty();
+    let config = |team: &str| {
+        format!(
+            "[stores.shared]\nkind = \"virtual\"\n\n[[organization]]\nid = \"acme\"\nstore = \"shared\"\n\
+             toolWhitelist = [\"read_file\"]\nteams = [{{ id = \"team-hr\" }}]\n\
+             agents = [{{ id = \"marcus\"{team} }}]\n"
+        )
+    };
+    office.replace("stead.toml", &config(", teamId = \"team-hr\""));
+    let (plan, own) = ("workspaces/team-hr/private/plan.md", "workspaces/marcus/private/own.md");
+    for path in [plan, own] {
+        office.stead(["write", &format!("/{path}"), "plan", "--agent", "marcus"]);
+    }
+    let root = office.path("mnt");
+    fs::create_dir(&root).unwrap();
+    let _mounted = mount(&office, "marcus");
+    assert_eq!(fs::read_to_string(root.join(plan)).unwrap(), "plan");
+    // While the file is empty, somebody is writing it.
+    office.replace("stead.toml", "");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(fs::read_to_string(root.join(plan)).unwrap(), "plan");
+    office.replace("stead.toml", &config(""));
+    wait_until(plan, || fs::read_to_string(root.join(plan)).is_err());
+    assert!(fs::write(root.join(plan), "late").is_err());
+    assert_eq!(fs::read_to_string(root.join(own)).unwrap(), "plan");
+}
+
+#[test]
+fn an_organization_is_not_migrated_under_a_server_or_a_mount() {
+    let office = Office::example();
+    let old = office.path("files/organizations/acme/agents/agent-marcus/private");
+    fs::create_dir_all(&old).unwrap();
+    fs::write(old.join("old.md"), "old").unwrap();
+    let _ = fs::remove_dir_all(office.path("files/organizations/acme/workspaces/agent-marcus"));
+    fs::create_dir(office.path("mnt")).unwrap();
+    let refused = || {
+        let output = office.run(["org", "migrate"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("a server or a mount is using these files; stop it"), "{text}");
+        assert!(old.join("old.md").exists());
+    };
+    let server = office.serve();
+    refused();
+    let dry_run = office.stead(["org", "migrate", "--dry-run"]);
+    assert!(dry_run.contains("Would move"), "{dry_run}");
+    server.stop();
+    let mounted = mount(&office, "agent-marcus");
+    refused();
+    drop(mounted);
+    let _server = office.serve();
+    refused();
+    office.stead(["org", "migrate", "--force"]);
+    assert!(!old.exists());
+    assert_eq!(fs::read_to_string(office.host_path("agent-marcus/private", "old.md")).unwrap(), "old");
+}
+
+#[test]
+fn a_right_to_write_that_is_gone_leaves_the_right_to_read() {
+    let office = Office::example();
+    let server = office.serve();
+    let mut marcus = server.connect("acme/agent-marcus");
+    let id = marcus.id("team_shared", "team-hr/shared");
+    office.change_records("agents.json", r#""Marcus", "teamId": "team-hr""#, r#""Marcus""#);
+    let refusal = "you can read, but not change `/workspaces/team-hr/shared/late.md` any more: your rights have changed";
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    // Until the server has opened the stead again, and then with the words for an agent that never had the right.
+    let expected =
+        [refusal, "You don't have permission to write to folder 'HR Team - Shared'. Your team: none"];
+    let path = json!({ "path": "/workspaces/team-hr/shared/late.md", "content": "late" });
+    for error in [marcus.error("write_file", path), marcus.write(&id, "late.md", "late").unwrap_err()] {
+        assert!(expected.iter().any(|text| error.starts_with(text)), "{error}");
+    }
+    marcus.read(&id, "holidays.md").unwrap();
+}

@@ -1,0 +1,127 @@
+//! Removing what the database has of a thread: its volumes and forks with all that they hold, its snapshots, and its row. The
+//! audit stays.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rusqlite::{Connection, params};
+use stead_core::{AuditRecord, FactName, StoreError, StoreResult};
+
+use crate::database::batch::WriteTransaction;
+use crate::database::error::Result;
+use crate::database::group_commit::CommitSync;
+use crate::database::remove_volume;
+use crate::threads::ending::check_ending;
+use crate::threads::{EndingThread, LeaseHolder, ThreadKey};
+use crate::virtual_store::fork;
+
+/// What was removed with a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemovedThread {
+    /// How many volumes it had, without its forks.
+    pub volumes: u64,
+    /// How many forks.
+    pub forks: u64,
+    /// How many snapshots.
+    pub snapshots: u64,
+    /// How many files were in the volumes and the forks' own rows.
+    pub files: u64,
+    /// How many bytes these files had.
+    pub bytes: u64,
+}
+
+impl LeaseHolder {
+    /// Removes what the database has of a thread, and the thread itself, in one transaction with `record`, if an audit is
+    /// open. The record gets what was removed: files and bytes, added to those that it has, and the facts `volumes`, `forks` and
+    /// `snapshots`.
+    ///
+    /// [`StoreError::LeaseExpired`] if another process has taken the removal over. Then it is that process's to finish.
+    pub fn finish_ending(
+        self: &Arc<Self>,
+        ending: EndingThread,
+        record: AuditRecord,
+    ) -> StoreResult<RemovedThread> {
+        let (id, key) = (ending.id, ending.key.clone());
+        if ending.check().is_err() {
+            // The holder may have expired only because no heartbeat came.
+            self.renew_all()?;
+        }
+        let holder = self.id.load(Ordering::Acquire);
+        let (removed, volumes) =
+            self.database().0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+                check_ending(transaction.conn, id, holder)?;
+                let (removed, volumes) = remove_thread(transaction, id, &key)?;
+                if transaction.chain().is_some() {
+                    transaction.append_record(&with_removed(record, &removed)?)?;
+                }
+                Ok((removed, volumes))
+            })?;
+        drop(ending);
+        self.database().0.forget_volumes_in(&volumes);
+        Ok(removed)
+    }
+}
+
+/// Removes the volumes of a thread, the forks and snapshots that it owns, and its row. Also returns which volumes that were.
+pub(crate) fn remove_thread(
+    transaction: &mut WriteTransaction<'_>,
+    id: i64,
+    key: &ThreadKey,
+) -> Result<(RemovedThread, Vec<i64>)> {
+    let (conn, owner) = (transaction.conn, key.to_string());
+    let volumes = volumes_of(conn, id, &owner)?;
+    let mut removed = RemovedThread::default();
+    for (volume, is_fork) in &volumes {
+        let (files, bytes): (i64, i64) = conn
+            .prepare_cached(
+                "SELECT count(*), ifnull(sum(size), 0) FROM entry WHERE volume = ?1 AND kind = 1",
+            )?
+            .query_row([volume], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        removed.files += files.cast_unsigned();
+        removed.bytes += bytes.cast_unsigned();
+        *(if *is_fork { &mut removed.forks } else { &mut removed.volumes }) += 1;
+    }
+    let is_own = |volume: i64| volumes.iter().any(|(own, _)| *own == volume);
+    for (volume, _) in &volumes {
+        // A fork that another owner has keeps what it shares with this volume, until it is discarded.
+        let has_foreign_fork = fork::forks_of(conn, *volume)?.into_iter().any(|fork| !is_own(fork));
+        if has_foreign_fork { fork::make_unnamed(conn, *volume)? } else { remove_volume(conn, *volume)? }
+    }
+    fork::remove_unused_layers(conn)?;
+    removed.snapshots =
+        conn.prepare_cached("DELETE FROM snapshot WHERE agent = ?1")?.execute([&owner])? as u64;
+    conn.prepare_cached("DELETE FROM thread_lease WHERE thread = ?1")?.execute([id])?;
+    conn.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute([id])?;
+    transaction.invalidate_directories()?;
+    Ok((removed, volumes.into_iter().map(|(volume, _)| volume).collect()))
+}
+
+/// The threads that have volumes.
+pub(crate) fn threads_with_volumes(conn: &Connection) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached("SELECT DISTINCT thread FROM volume WHERE thread IS NOT NULL")?;
+    let threads = statement.query_map([], |row| row.get(0))?;
+    Ok(threads.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The volumes of a thread and of the forks that it owns, and whether each is a fork.
+fn volumes_of(conn: &Connection, thread: i64, owner: &str) -> Result<Vec<(i64, bool)>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT id, base IS NOT NULL FROM volume WHERE thread IS NOT NULL AND thread = ?1
+         UNION SELECT volume, 1 FROM fork WHERE owner = ?2",
+    )?;
+    let rows = statement.query_map(params![thread, owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn with_removed(mut record: AuditRecord, removed: &RemovedThread) -> Result<AuditRecord> {
+    let RemovedThread { volumes, forks, snapshots, files, bytes } = *removed;
+    record.file_count = Some(record.file_count.unwrap_or(0) + files);
+    record.bytes = Some(record.bytes.unwrap_or(0) + bytes);
+    for (name, count) in [("volumes", volumes), ("forks", forks), ("snapshots", snapshots)] {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let facts = FactName::new(name).and_then(|name| record.facts.with(name, count));
+        record.facts = facts.map_err(|error| StoreError::Invalid(error.to_string()))?;
+    }
+    Ok(record)
+}

@@ -1,0 +1,525 @@
+//! Threads: what is theirs, how long they live, and what is left of them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use stead::config::SteadScope;
+use stead::{AuditQuery, Config, Error, ErrorKind, Identity, Stead, Stores, ThreadKey, vfs::ListPage};
+
+/// The kinds of Store that a thread's files can be on.
+const KINDS: [&str; 3] = ["virtual", "memory", "physical"];
+
+struct Host {
+    directory: tempfile::TempDir,
+    config: Config,
+}
+
+impl Host {
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("files")).unwrap();
+        let config = Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+        Host { directory, config }
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.directory.path().join(path)
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::of(&self.config)
+    }
+}
+
+fn store(kind: &str) -> String {
+    let path = if kind == "physical" { "path = \"files\"\n" } else { "" };
+    format!("[stores.s]\nkind = \"{kind}\"\n{path}")
+}
+
+fn workspace(agent: &str, prefix: &str, rest: &str) -> String {
+    format!("[[agents.{agent}.workspaces]]\nprefix = \"{prefix}\"\nstore = \"s\"\n{rest}\n")
+}
+
+/// An agent `a` of scope `thread` with one Workspace `/w`.
+fn thread_host(kind: &str, keys: &str) -> Host {
+    let agent = format!("[agents.a]\nscope = \"thread\"\nhistory = true\n{keys}\n");
+    Host::new(&format!("{}{agent}{}", store(kind), workspace("a", "/w", "scope = \"rw\"\npath = \"/app\"")))
+}
+
+fn identity(agent: &str, thread: &str) -> Identity {
+    Identity::agent(agent).with_thread(thread)
+}
+
+fn open(stores: &Stores, thread: &str) -> Stead {
+    Stead::open_in(stores, &identity("a", thread)).unwrap()
+}
+
+fn key(thread: &str) -> ThreadKey {
+    ThreadKey::new("a", thread)
+}
+
+fn names(stead: &Stead, path: &str) -> Vec<String> {
+    let listing = stead.vfs().list(path, &ListPage::all());
+    match listing {
+        Ok(listing) => listing.entries.iter().map(|entry| entry.name.to_string()).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn read(stead: &Stead, path: &str) -> Option<Vec<u8>> {
+    stead.vfs().read(path).ok().map(|file| file.bytes)
+}
+
+/// The steps in threads' lives that the audit has, oldest first, as `CALL AGENT/THREAD`.
+fn audited_steps(host: &Host) -> Vec<String> {
+    let access = host.stores().audit_access().unwrap().unwrap();
+    let mut steps = Vec::new();
+    let problems = access.each(&AuditQuery::default(), &mut |entry| {
+        if entry.call.starts_with("thread.") && entry.outcome == "ok" {
+            let step = format!("{} {}/{}", entry.call, entry.agent, entry.thread.as_deref().unwrap_or("-"));
+            steps.push((entry.at.clone(), step));
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    assert!(problems.unwrap().is_empty());
+    steps.sort_by(|one, other| one.0.cmp(&other.0));
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+#[test]
+fn s3_a_stead_knows_its_id_its_scope_and_its_owner() {
+    let agents = "[agents.a]\nscope = \"thread\"\n[agents.b]\n";
+    let text = format!(
+        "{}{agents}{}{}",
+        store("virtual"),
+        workspace("a", "/w", "scope = \"rw\""),
+        workspace("b", "/w", "scope = \"rw\"")
+    );
+    let host = Host::new(&text);
+    let stores = host.stores();
+    let own = open(&stores, "t1");
+    assert_eq!((own.id().as_str(), own.scope()), ("a/t1", SteadScope::Thread));
+    assert_eq!((own.owner().agent, own.owner().thread), ("a", Some("t1")));
+    let shared = Stead::open_in(&stores, &identity("b", "t1")).unwrap();
+    assert_eq!(shared.scope(), SteadScope::Agent);
+    assert_eq!((shared.owner().agent, shared.owner().thread), ("b", None));
+}
+
+#[test]
+fn s11_the_threads_of_an_agent_of_scope_agent_share_its_files() {
+    for kind in KINDS {
+        let host = Host::new(&format!("{}{}", store(kind), workspace("a", "/w", "scope = \"rw\"")));
+        let stores = host.stores();
+        open(&stores, "one").vfs().write("/w/x", "1").unwrap();
+        assert_eq!(read(&open(&stores, "two"), "/w/x").unwrap(), b"1", "{kind}");
+        assert_eq!(read(&Stead::open_in(&stores, &Identity::agent("a")).unwrap(), "/w/x").unwrap(), b"1");
+        assert!(stores.threads().list(None).unwrap().is_empty(), "{kind}: the thread is attribution only");
+    }
+}
+
+#[test]
+fn s12_a_thread_is_isolated_from_every_other_and_found_again() {
+    for kind in KINDS {
+        let host = thread_host(kind, "");
+        let stores = host.stores();
+        let (one, two) = (open(&stores, "one"), open(&stores, "two"));
+        one.vfs().write("/w/x", "1").unwrap();
+        two.vfs().write("/w/x", "2").unwrap();
+        two.vfs().write("/w/y", "2").unwrap();
+        assert_eq!(names(&one, "/w"), ["x"], "{kind}");
+        assert_eq!(read(&one, "/w/x").unwrap(), b"1", "{kind}");
+        // A second use finds the same stead, also after the first one is closed.
+        assert_eq!(read(&open(&stores, "one"), "/w/x").unwrap(), b"1", "{kind}");
+        drop(one);
+        assert_eq!(read(&open(&stores, "one"), "/w/x").unwrap(), b"1", "{kind}");
+        // And from another process, unless the files are in memory.
+        if kind != "memory" {
+            let later = host.stores();
+            assert_eq!(read(&open(&later, "one"), "/w/x").unwrap(), b"1", "{kind}");
+        }
+        if kind == "physical" {
+            assert_eq!(std::fs::read(host.path("files/app/threads/a/one/x")).unwrap(), b"1");
+        }
+    }
+}
+
+#[test]
+fn s12_a_thread_s_files_are_gone_with_it() {
+    for kind in KINDS {
+        let host = thread_host(kind, "");
+        let stores = host.stores();
+        let (one, two) = (open(&stores, "one"), open(&stores, "two"));
+        for stead in [&one, &two] {
+            stead.vfs().write("/w/d/x", "first").unwrap();
+            stead.vfs().read("/w/d/x").unwrap();
+            stead.vfs().write("/w/d/x", "second").unwrap();
+        }
+        let removed = stores.threads().destroy(&key("one")).unwrap().unwrap();
+        assert_eq!((removed.files, removed.bytes), (1, 6), "{kind}");
+        // The stead that was open says so, and one that is opened now is that of a new, empty thread.
+        for _ in 0..2 {
+            let error = one.vfs().write("/w/z", "1").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Expired, "{kind}");
+            assert!(error.to_string().starts_with("the thread has ended"), "{error}");
+            assert!(one.vfs().read("/w/d/x").is_err(), "{kind}");
+        }
+        let again = open(&stores, "one");
+        assert_eq!(names(&again, "/w"), [""; 0], "{kind}");
+        again.vfs().write("/w/new", "1").unwrap();
+        let log = again.vfs().log(&Default::default()).unwrap();
+        assert_eq!(log.len(), 1, "{kind}: nothing is left of the history");
+        assert!(one.vfs().read("/w/new").is_err(), "{kind}");
+        // Nothing else is gone.
+        assert_eq!(read(&two, "/w/d/x").unwrap(), b"second", "{kind}");
+        // Destroying is idempotent.
+        drop(again);
+        assert!(stores.threads().destroy(&key("one")).unwrap().is_some());
+        assert!(stores.threads().destroy(&key("one")).unwrap().is_none());
+        if kind == "physical" {
+            assert!(!host.path("files/app/threads/a/one").exists());
+            assert!(host.path("files/app/threads/a/two").exists());
+        }
+    }
+}
+
+#[test]
+fn s12_a_thread_ends_after_its_idle_time_out() {
+    for kind in KINDS {
+        let host = thread_host(kind, "idle_timeout = \"1s\"");
+        let stores = host.stores();
+        let (kept, dropped) = (open(&stores, "kept"), open(&stores, "dropped"));
+        kept.vfs().write("/w/x", "1").unwrap();
+        dropped.vfs().write("/w/x", "1").unwrap();
+        drop(dropped);
+        assert!(stores.threads().sweep().unwrap().ended.is_empty(), "{kind}");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut ended = Vec::new();
+        while ended.len() < 2 {
+            assert!(Instant::now() < deadline, "{kind}: {ended:?}");
+            std::thread::sleep(Duration::from_millis(100));
+            ended.extend(stores.threads().sweep().unwrap().ended);
+        }
+        assert!(kept.vfs().read("/w/x").unwrap_err().to_string().starts_with("the thread has ended"));
+        assert!(stores.threads().list(None).unwrap().is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn s12a_a_planted_symlink_is_not_followed() {
+    let host = thread_host("physical", "");
+    let stores = host.stores();
+    std::fs::create_dir_all(host.path("files/app/threads")).unwrap();
+    std::fs::create_dir_all(host.path("files/precious/one")).unwrap();
+    std::fs::write(host.path("files/precious/one/x"), "keep").unwrap();
+    std::os::unix::fs::symlink("../../precious", host.path("files/app/threads/a")).unwrap();
+    let one = open(&stores, "one");
+    assert!(one.vfs().read("/w/x").is_err());
+    assert!(one.vfs().write("/w/y", "1").is_err());
+    drop(one);
+    stores.threads().destroy(&key("one")).unwrap();
+    assert_eq!(std::fs::read(host.path("files/precious/one/x")).unwrap(), b"keep");
+    assert!(!host.path("files/precious/one/y").exists());
+    // The thread's own name as a symlink: the link goes, not where it leads.
+    std::fs::remove_file(host.path("files/app/threads/a")).unwrap();
+    std::fs::create_dir(host.path("files/app/threads/a")).unwrap();
+    std::os::unix::fs::symlink("../../../precious/one", host.path("files/app/threads/a/two")).unwrap();
+    let two = open(&stores, "two");
+    assert!(two.vfs().read("/w/x").is_err());
+    drop(two);
+    stores.threads().destroy(&key("two")).unwrap();
+    assert_eq!(std::fs::read(host.path("files/precious/one/x")).unwrap(), b"keep");
+}
+
+#[test]
+fn s12a_no_other_workspace_shows_the_files_of_threads() {
+    let text = format!(
+        "{}[stores.outer]\nkind = \"physical\"\npath = \".\"\n[agents.a]\nscope = \"thread\"\n{}{}{}{}",
+        store("physical"),
+        workspace("a", "/w", "scope = \"rw\"\npath = \"/app\""),
+        workspace("a", "/base", "scope = \"ro\"\npath = \"/app\""),
+        workspace("b", "/all", "scope = \"rw\""),
+        "[[agents.b.workspaces]]\nprefix = \"/host\"\nscope = \"rw\"\nstore = \"outer\"\n",
+    );
+    let host = Host::new(&text);
+    let stores = host.stores();
+    let thread = open(&stores, "secret-thread");
+    thread.vfs().write("/w/secret", "hush").unwrap();
+    let b = Stead::open_in(&stores, &Identity::agent("b")).unwrap();
+    b.vfs().write("/all/app/plain", "1").unwrap();
+    for (stead, path) in [(&thread, "/base"), (&b, "/all/app"), (&b, "/host/files/app")] {
+        let inside = format!("{path}/threads/a/secret-thread/secret");
+        let error = stead.vfs().read(&inside).unwrap_err();
+        assert!(error.to_string().contains("reserved for the files of threads"), "{error}");
+        assert!(stead.vfs().list(format!("{path}/threads").as_str(), &ListPage::all()).is_err());
+        assert!(stead.vfs().write(&format!("{path}/threads/a/x"), "1").is_err());
+        let walked = stead.vfs().walk(path, &Default::default()).unwrap();
+        assert!(!format!("{walked:?}").contains("secret"), "{walked:?}");
+        // The thread's own log has its own changes.
+        let log = stead.vfs().log(&Default::default()).unwrap();
+        let changed = log.iter().flat_map(|entry| &entry.changes).map(|change| change.path.as_str());
+        assert!(
+            changed.filter(|path| !path.starts_with("/w/")).all(|path| !path.contains("threads")),
+            "{log:?}"
+        );
+        assert!(names(stead, path).contains(&"plain".to_owned()));
+    }
+    assert!(
+        b.vfs()
+            .remove_directory("/all/app", stead::vfs::RemoveOptions { recursive: true, ..Default::default() })
+            .is_err()
+    );
+    assert_eq!(read(&thread, "/w/secret").unwrap(), b"hush");
+    // A configuration with a Workspace inside the directory is refused.
+    let inside = format!("{text}{}", workspace("c", "/in", "scope = \"ro\"\npath = \"/app/threads/a\""));
+    std::fs::write(host.path("stead.toml"), inside).unwrap();
+    let error = Config::load(&host.path("stead.toml")).unwrap_err().to_string();
+    assert!(error.contains("`/in` shows the directory `threads`"), "{error}");
+}
+
+#[test]
+fn s13_a_hybrid_agent_has_its_own_files_at_shared_and_the_thread_s_at_project() {
+    for kind in KINDS {
+        let text = format!(
+            "{}[agents.a]\nscope = \"hybrid\"\n{}{}",
+            store(kind),
+            workspace("a", "/shared", "scope = \"rw\"\npath = \"/common\""),
+            workspace("a", "/project", "scope = \"rw\"\npath = \"/work\"")
+        );
+        let host = Host::new(&text);
+        let stores = host.stores();
+        let (one, two) = (open(&stores, "one"), open(&stores, "two"));
+        one.vfs().write("/shared/x", "all").unwrap();
+        one.vfs().write("/project/x", "one").unwrap();
+        assert_eq!(read(&two, "/shared/x").unwrap(), b"all", "{kind}");
+        assert_eq!(read(&two, "/project/x"), None, "{kind}");
+        drop(one);
+        stores.threads().destroy(&key("one")).unwrap().unwrap();
+        assert_eq!(read(&two, "/shared/x").unwrap(), b"all", "{kind}");
+        assert_eq!(read(&open(&stores, "one"), "/project/x"), None, "{kind}");
+    }
+}
+
+#[test]
+fn s14_an_agent_with_threads_and_no_thread_is_refused_with_a_sentence() {
+    let host = thread_host("virtual", "");
+    let stores = host.stores();
+    let error = Stead::open_in(&stores, &Identity::agent("a")).unwrap_err();
+    assert!(matches!(error, Error::ThreadNeeded { .. }));
+    assert!(error.to_string().contains("`--thread NAME`"), "{error}");
+    for invalid in ["", "..", "a/b", "a\nb"] {
+        assert!(Stead::open_in(&stores, &identity("a", invalid)).is_err(), "{invalid:?}");
+    }
+    assert!(stores.threads().list(None).unwrap().is_empty());
+}
+
+#[test]
+fn s14_creating_the_same_thread_twice_at_once_gives_one_stead() {
+    for kind in ["virtual", "physical"] {
+        let host = thread_host(kind, "");
+        let barrier = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (host, barrier) = (&host, &barrier);
+                scope.spawn(move || {
+                    let stores = host.stores();
+                    barrier.wait();
+                    let stead = open(&stores, "one");
+                    stead.vfs().write(&format!("/w/{number}"), "x").unwrap();
+                });
+            }
+        });
+        let stores = host.stores();
+        assert_eq!(stores.threads().list(None).unwrap().len(), 1);
+        assert_eq!(names(&open(&stores, "one"), "/w").len(), 8, "{kind}");
+        drop(stores);
+        let created = audited_steps(&host).into_iter().filter(|step| step == "thread.create a/one").count();
+        assert_eq!(created, 1, "{kind}");
+    }
+}
+
+#[test]
+fn s14_each_step_of_a_thread_s_life_is_an_audit_event() {
+    let host = thread_host("virtual", "");
+    let stores = host.stores();
+    let stead = open(&stores, "one");
+    stead.vfs().write("/w/x", "1").unwrap();
+    drop(stead);
+    stores.threads().archive(&key("one"), &mut Vec::new()).unwrap();
+    stores.threads().destroy(&key("one")).unwrap();
+    // The records of what changes nothing are written when the log is closed.
+    drop(stores);
+    assert_eq!(
+        audited_steps(&host),
+        [
+            "thread.create a/one",
+            "thread.idle a/one",
+            "thread.resume a/one",
+            "thread.archive a/one",
+            "thread.idle a/one",
+            "thread.destroy a/one"
+        ]
+    );
+}
+
+#[test]
+fn s14_a_thread_that_another_process_has_open_is_not_destroyed() {
+    let host = thread_host("virtual", "idle_timeout = \"1s\"");
+    // Two `Stores` of one configuration are like two processes.
+    let (ours, theirs) = (host.stores(), host.stores());
+    let stead = open(&theirs, "one");
+    stead.vfs().write("/w/x", "1").unwrap();
+    let error = ours.threads().destroy(&key("one")).unwrap_err();
+    assert!(matches!(error, Error::ThreadInUse(_)), "{error}");
+    assert!(error.to_string().contains("is in use"), "{error}");
+    std::thread::sleep(Duration::from_millis(1_300));
+    assert!(ours.threads().sweep().unwrap().ended.is_empty());
+    assert_eq!(read(&stead, "/w/x").unwrap(), b"1");
+    let clone = stead.clone();
+    drop(stead);
+    assert!(ours.threads().destroy(&key("one")).is_err(), "clones share the lease");
+    drop(clone);
+    assert!(ours.threads().destroy(&key("one")).unwrap().is_some());
+}
+
+#[test]
+fn s14_a_thread_of_a_dead_process_is_swept_when_its_lease_has_expired() {
+    let host = thread_host("physical", "idle_timeout = \"1s\"");
+    let dead = host.stores().with_lease_ttl(Duration::from_millis(1_500));
+    let stead = open(&dead, "one");
+    stead.vfs().write("/w/x", "1").unwrap();
+    // As after kill -9: nothing is released, and no heartbeat comes.
+    dead.threads().stop_heartbeat_for_test();
+    let ours = host.stores();
+    assert!(ours.threads().destroy(&key("one")).is_err(), "an unexpired lease is respected");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ours.threads().sweep().unwrap().ended.is_empty() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!host.path("files/app/threads/a/one").exists());
+    // If it was only stopped, it writes nothing, and learns that the thread has ended.
+    let error = stead.vfs().write("/w/y", "2").unwrap_err();
+    assert!(error.to_string().starts_with("the thread has ended"), "{error}");
+    assert!(!host.path("files/app/threads/a/one").exists());
+}
+
+#[test]
+fn s15_an_idle_time_out_never_fires_while_a_call_runs() {
+    let host = thread_host("virtual", "idle_timeout = \"1s\"");
+    let stores = host.stores();
+    let stead = open(&stores, "one");
+    stead.vfs().write("/w/x", "1").unwrap();
+    let result: Result<(), stead_core::Error> = stead.vfs().audited("long call", None, || {
+        let end = Instant::now() + Duration::from_millis(2_500);
+        while Instant::now() < end {
+            assert!(stores.threads().sweep().unwrap().ended.is_empty());
+            assert!(stores.threads().destroy(&key("one")).is_err());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    });
+    result.unwrap();
+    // The idle time begins with the end of the call.
+    assert!(stores.threads().sweep().unwrap().ended.is_empty());
+    assert_eq!(read(&stead, "/w/x").unwrap(), b"1");
+}
+
+#[test]
+fn forks_and_snapshots_belong_to_the_thread() {
+    let host = thread_host("virtual", "");
+    let stores = host.stores();
+    let (one, two) = (open(&stores, "one"), open(&stores, "two"));
+    one.vfs().write("/w/x", "1").unwrap();
+    two.vfs().write("/w/x", "2").unwrap();
+    let one = one.fork("/w", "draft").unwrap();
+    one.vfs().write("/forks/draft/x", "forked").unwrap();
+    one.snapshot(None, Some("label")).unwrap();
+    assert_eq!(two.snapshots(None).unwrap().len(), 0);
+    let two = open(&stores, "two");
+    assert_eq!(two.forks().unwrap().count(), 0);
+    // The same names are free in another thread.
+    let two = two.fork("/w", "draft").unwrap();
+    two.snapshot(None, Some("label")).unwrap();
+    assert_eq!(read(&open(&stores, "one"), "/forks/draft/x").unwrap(), b"forked");
+    assert_eq!(read(&open(&stores, "two"), "/forks/draft/x").unwrap(), b"2");
+    let details = stores.threads().show(&key("one")).unwrap();
+    assert_eq!((details.forks, details.snapshots, details.record.leases), (1, 1, 1));
+    let usage = details.workspaces[0].usage.unwrap();
+    assert_eq!((details.workspaces[0].prefix.as_str(), usage.files, usage.bytes), ("/w", 1, 1));
+    assert!(one.fork_to("/w", "gift", "a").unwrap_err().to_string().contains("belongs to the thread"));
+    drop(one);
+    let removed = stores.threads().destroy(&key("one")).unwrap().unwrap();
+    assert_eq!((removed.forks, removed.snapshots), (1, 1));
+    assert_eq!(read(&open(&stores, "two"), "/forks/draft/x").unwrap(), b"2");
+    assert_eq!(two.snapshots(None).unwrap().len(), 1);
+    assert_eq!(open(&stores, "one").forks().unwrap().count(), 0);
+}
+
+#[test]
+fn an_archive_of_a_thread_can_be_imported() {
+    use stead::transfer::{CompareBy, ImportSource, NoObserver};
+    for kind in KINDS {
+        let host = thread_host(kind, "");
+        let stores = host.stores();
+        let one = open(&stores, "one");
+        one.vfs().write("/w/d/x", "first").unwrap();
+        one.vfs().write("/w/.env", "hidden").unwrap_err();
+        let mut archive = Vec::new();
+        let totals = stores.threads().archive(&key("one"), &mut archive).unwrap();
+        assert_eq!(totals.files, 1, "{kind}");
+        let mut tar = tar::Archive::new(&*archive);
+        let mut log = String::new();
+        let mut paths = Vec::new();
+        for entry in tar.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().to_path_buf();
+            if path == Path::new(".stead-archive/log.jsonl") {
+                std::io::Read::read_to_string(&mut entry, &mut log).unwrap();
+            }
+            paths.push(path.to_string_lossy().into_owned());
+        }
+        assert!(paths.contains(&"w/d/x".to_owned()), "{kind}: {paths:?}");
+        assert!(log.contains("\"/w/d/x\"") && !log.contains("first"), "{kind}: {log}");
+        let two = open(&stores, "two");
+        let source = ImportSource::Archive { stream: Box::new(&*archive), name: "one.tar".to_owned() };
+        let totals = two.import(source, "/w", CompareBy::default(), &mut NoObserver).unwrap();
+        assert_eq!((totals.files, totals.refused), (1, 0), "{kind}");
+        assert_eq!(names(&two, "/w"), ["w"], "{kind}");
+        assert_eq!(read(&two, "/w/w/d/x").unwrap(), b"first", "{kind}");
+    }
+    let host = thread_host("virtual", "");
+    let error = host.stores().threads().archive(&key("none"), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::UnknownThread { .. }), "{error}");
+}
+
+#[test]
+fn in_a_hybrid_agent_undo_is_the_thread_s_own_and_other_threads_have_no_names() {
+    use stead::vfs::{UndoOptions, UndoTarget};
+    for kind in KINDS {
+        let text = format!(
+            "{}[agents.a]\nscope = \"hybrid\"\n{}{}",
+            store(kind),
+            workspace("a", "/shared", "scope = \"rw\"\npath = \"/common\""),
+            workspace("a", "/project", "scope = \"rw\"\npath = \"/work\"")
+        );
+        let host = Host::new(&text);
+        let stores = host.stores();
+        let (one, two) = (open(&stores, "one"), open(&stores, "two"));
+        one.vfs().write("/shared/of-one", "1").unwrap();
+        for number in 0..5 {
+            two.vfs().write(&format!("/shared/{number}"), "2").unwrap();
+        }
+        let log = one.vfs().log(&Default::default()).unwrap();
+        let threads: Vec<_> = log.iter().map(|entry| entry.operation.identity.thread.as_deref()).collect();
+        assert_eq!(threads, [None, None, None, None, None, Some("one")], "{kind}");
+        one.vfs().undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+        assert_eq!(names(&one, "/shared"), ["0", "1", "2", "3", "4"], "{kind}");
+        let of_two = log[0].operation.id;
+        assert!(one.vfs().undo(UndoTarget::Operation(of_two), UndoOptions::default()).is_err(), "{kind}");
+        two.vfs().undo(UndoTarget::Operation(of_two), UndoOptions::default()).unwrap();
+    }
+}
