@@ -192,7 +192,8 @@ fn plant(host: &Host, server: &Server) -> Vec<Connection> {
             client.call("state_set", json!({ "key": "common", "value": value }));
         }
         client.call("snapshot", json!({ "label": marked.label() }));
-        client.try_call("fork", json!({ "path": prefix, "name": marked.fork() }));
+        // A Memory Store is in the memory of the server, which has no tool for forks.
+        host.run_in(marked.agent, &marked.thread(), &["fork", prefix, &marked.fork()]);
         write(client, &path, &large.replace("words", "WORDS")).unwrap_or_else(|_| {
             client.call("read_file", json!({ "path": path, "limit": 1 }));
             write(client, &path, &large.replace("words", "WORDS")).unwrap();
