@@ -162,6 +162,11 @@ impl LiveStead {
         self.current.read().toolbox.vfs().lease().is_some_and(|lease| lease.has_ended())
     }
 
+    /// Whether a call has failed because that thread has ended.
+    pub(crate) fn thread_end_was_reported(&self) -> bool {
+        self.current.read().toolbox.vfs().lease().is_some_and(|lease| lease.end_was_reported())
+    }
+
     /// Counts one more listener until the guard is dropped; `None` if the limit is reached.
     pub(crate) fn acquire_listener(&self) -> Option<CountGuard<'_>> {
         CountGuard::acquire(&self.listeners, self.limits.listeners_per_identity)

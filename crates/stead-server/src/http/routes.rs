@@ -277,7 +277,14 @@ impl Routes {
     }
 
     pub(super) async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
-        let slot = Arc::clone(self.endpoints.lock().entry(identity.clone()).or_default());
+        let (slot, _ended) = {
+            let mut endpoints = self.endpoints.lock();
+            let known = endpoints.get(identity).and_then(|slot| slot.endpoint.get());
+            // One request is told that the thread has ended. After that, the thread is a new one.
+            let is_over = known.is_some_and(|endpoint| endpoint.end_was_reported());
+            let ended = if is_over { endpoints.remove(identity) } else { None };
+            (Arc::clone(endpoints.entry(identity.clone()).or_default()), ended)
+        };
         *slot.last_used.lock() = Instant::now();
         let open = async || {
             let _opening = self.open_limit.acquire().await;

@@ -92,6 +92,11 @@ impl Endpoint {
         self.live_stead.thread_has_ended()
     }
 
+    /// Whether a call has failed because that thread has ended.
+    pub(crate) fn end_was_reported(&self) -> bool {
+        self.live_stead.thread_end_was_reported()
+    }
+
     /// How many sessions are open.
     pub(crate) async fn session_count(&self) -> usize {
         self.sessions.sessions.read().await.len()
