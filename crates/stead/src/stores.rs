@@ -572,6 +572,15 @@ impl StoreOpener {
         Ok(())
     }
 
+    /// Removes the displaced content of a Physical Store that no event has any more: a process that was forgetting events has
+    /// died before it removed their content.
+    pub(crate) fn remove_orphaned_content(self: &Arc<Self>, store: &str) -> Result<()> {
+        if let Some(StoreConfig::Physical { path, displaced_retention }) = self.config.stores.get(store) {
+            self.open_physical(path, *displaced_retention)?.prune(SystemClock.now())?;
+        }
+        Ok(())
+    }
+
     /// The database as the ledger of a Physical Store. Reading the Store doesn't create the database.
     fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);

@@ -138,10 +138,10 @@ impl Threads<'_> {
                 directories.push((workspace.store.clone(), path));
             }
         }
-        for (store, path) in directories {
+        for (store, path) in &directories {
             // Another process may have finished the removal meanwhile, and a new thread may have the directory.
             ending.check()?;
-            let (name, store) = (&store, self.stores.get(&store)?);
+            let (name, store) = (store, self.stores.get(store)?);
             let at = StorePath::from_checked(&path.as_str()[1..]);
             let kind = match store.stat(&NodePath::from_root(at.clone())) {
                 // A symlink on the way was not followed when the thread wrote, so the thread has nothing there.
@@ -165,9 +165,9 @@ impl Threads<'_> {
             let vfs = builder.build()?.with_symlinks(SymlinkRule::Refuse).operation("thread.destroy");
             let options = RemoveOptions { recursive: true, force: true, ..RemoveOptions::default() };
             let result = match kind {
-                NodeKind::Directory => vfs.remove_directory(&path, options),
+                NodeKind::Directory => vfs.remove_directory(path, options),
                 // Another program has put something in its place.
-                _ => vfs.remove_file(&path, options),
+                _ => vfs.remove_file(path, options),
             };
             match result {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -178,6 +178,11 @@ impl Threads<'_> {
             self.registry().opener.forget_directory(name, &at)?;
             removed.files += usage.files;
             removed.bytes += usage.bytes;
+        }
+        // The process that had begun may have died after it forgot the events, and before it removed their content.
+        let stores: HashSet<&String> = directories.iter().map(|(store, _)| store).collect();
+        for store in stores.into_iter().filter(|_| ending.is_taken_over()) {
+            self.registry().opener.remove_orphaned_content(store)?;
         }
         Ok(removed)
     }
