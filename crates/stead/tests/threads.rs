@@ -255,7 +255,7 @@ fn s12a_no_other_workspace_shows_the_files_of_threads() {
         let error = stead.vfs().read(&inside).unwrap_err();
         assert!(error.to_string().contains("reserved for the files of threads"), "{error}");
         assert!(stead.vfs().list(format!("{path}/threads").as_str(), &ListPage::all()).is_err());
-        assert!(stead.vfs().write(&format!("{path}/threads/a/x"), "1").is_err());
+        assert!(stead.vfs().write(format!("{path}/threads/a/x"), "1").is_err());
         let walked = stead.vfs().walk(path, &Default::default()).unwrap();
         assert!(!format!("{walked:?}").contains("secret"), "{walked:?}");
         // The thread's own log has its own changes.
@@ -328,7 +328,7 @@ fn s14_creating_the_same_thread_twice_at_once_gives_one_stead() {
                     let stores = host.stores();
                     barrier.wait();
                     let stead = open(&stores, "one");
-                    stead.vfs().write(&format!("/w/{number}"), "x").unwrap();
+                    stead.vfs().write(format!("/w/{number}"), "x").unwrap();
                 });
             }
         });
@@ -511,7 +511,7 @@ fn in_a_hybrid_agent_undo_is_the_thread_s_own_and_other_threads_have_no_names() 
         let (one, two) = (open(&stores, "one"), open(&stores, "two"));
         one.vfs().write("/shared/of-one", "1").unwrap();
         for number in 0..5 {
-            two.vfs().write(&format!("/shared/{number}"), "2").unwrap();
+            two.vfs().write(format!("/shared/{number}"), "2").unwrap();
         }
         let log = one.vfs().log(&Default::default()).unwrap();
         let threads: Vec<_> = log.iter().map(|entry| entry.operation.identity.thread.as_deref()).collect();

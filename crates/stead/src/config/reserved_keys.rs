@@ -17,9 +17,7 @@ pub(super) fn workspace(section: &Section<'_>) {
 /// Keys of an agent.
 pub(super) fn agent(section: &Section<'_>) {
     section.table("executor");
-    for key in ["executor"] {
-        section.warn_no_effect(key);
-    }
+    section.warn_no_effect("executor");
 }
 
 /// Top-level tables.

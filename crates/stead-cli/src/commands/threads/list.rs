@@ -12,10 +12,8 @@ pub(crate) struct Args {}
 pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let stores = Stores::of(&config);
-    let agent = match session.named_agent() {
-        Some(agent) => Some(config.full_agent_name(agent).unwrap_or_else(|_| agent.to_owned())),
-        None => None,
-    };
+    let full_name = |agent: &str| config.full_agent_name(agent).unwrap_or_else(|_| agent.to_owned());
+    let agent = session.named_agent().map(full_name);
     if let Some(agent) = &agent {
         check_agent(&config, &stores, agent)?;
     }
