@@ -221,10 +221,16 @@ enum Format {
 
 /// Refuses a database of another program, and one of another format.
 fn check_format(conn: &Connection) -> Result<Format> {
+    read_format(conn, || ())
+}
+
+/// [`check_format`], with something that a test does between the reads.
+fn read_format(conn: &Connection, between: impl FnOnce()) -> Result<Format> {
     // One read transaction, so that the three numbers are of one moment: another process may be creating the tables.
     let _snapshot = if conn.is_autocommit() { Some(conn.unchecked_transaction()?) } else { None };
     let query_number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let (id, format) = (query_number("PRAGMA application_id")?, query_number("PRAGMA user_version")?);
+    between();
     let has_no_tables = query_number("SELECT count(*) FROM sqlite_schema")? == 0;
     Ok(decide_format(id, format, has_no_tables)?)
 }
@@ -298,43 +304,16 @@ mod tests {
     fn the_format_is_read_at_one_moment_while_another_process_creates_the_tables() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
-        let connect =
-            || connect(&path, ConnectionRole::Writer(Durability::Fast), Duration::from_secs(60)).unwrap();
-        let creator = connect();
-        prepare(&creator).unwrap();
-        let (reader, is_done) = (connect(), &std::sync::atomic::AtomicBool::new(false));
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let mut counts = [0_usize; 2];
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let empty = "BEGIN IMMEDIATE; DROP TABLE probe; PRAGMA application_id = 0; PRAGMA user_version = 0; COMMIT";
-                let present = format!(
-                    "BEGIN IMMEDIATE; CREATE TABLE probe(a); PRAGMA application_id = {APPLICATION_ID};
-                     PRAGMA user_version = {FORMAT}; COMMIT"
-                );
-                let tables = "SELECT group_concat('DROP TABLE ' || name, ';') FROM sqlite_schema
-                              WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-                let drop_all: String = creator.query_row(tables, [], |row| row.get(0)).unwrap();
-                creator.execute_batch(&format!("BEGIN IMMEDIATE; {drop_all}; CREATE TABLE probe(a); COMMIT")).unwrap();
-                while !is_done.load(relaxed) {
-                    creator.execute_batch(empty).unwrap();
-                    creator.execute_batch(&present).unwrap();
-                }
-            });
-            let deadline = std::time::Instant::now() + Duration::from_secs(30);
-            let checked = loop {
-                match check_format(&reader) {
-                    Ok(format) => counts[usize::from(format == Format::Present)] += 1,
-                    Err(error) => break Err(StoreError::from(error).to_string()),
-                }
-                if counts.iter().all(|count| *count >= 2_000) || std::time::Instant::now() > deadline {
-                    break Ok(());
-                }
-            };
-            is_done.store(true, relaxed);
-            checked.unwrap();
-        });
-        assert!(counts.iter().all(|count| *count > 0), "both states were seen: {counts:?}");
+        let role = ConnectionRole::Writer(Durability::Fast);
+        let [creator, reader] = [(); 2].map(|()| connect(&path, role, Duration::from_secs(60)).unwrap());
+        creator.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+        let format = read_format(&reader, || prepare(&creator).unwrap());
+        assert_eq!(
+            format.map_err(StoreError::from).unwrap(),
+            Format::Empty,
+            "as it was when the check began"
+        );
+        assert!(is_current(&reader).unwrap(), "the next check sees the tables");
     }
 
     #[test]
