@@ -15,7 +15,7 @@ pub(crate) struct Args {
     /// Give the fork to this agent
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
-    /// Take a snapshot first, so that later changes of a host directory don't show in the fork
+    /// Take a snapshot of a host directory first, so that nothing in the fork is live
     #[arg(long)]
     pin: bool,
 }

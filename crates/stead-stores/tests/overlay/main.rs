@@ -5,6 +5,7 @@
 
 mod bases;
 mod changes;
+mod killed;
 mod lifetime;
 mod random;
 mod suite;
