@@ -9,11 +9,15 @@ pub mod durability;
 mod host_path;
 mod ledger;
 mod memory;
+mod node_path_table;
+mod overlay;
 pub mod physical;
+mod reserved_names;
 mod state_folder;
 pub mod sync;
 pub mod threads;
 pub mod virtual_store;
+mod work_queue;
 
 pub use audit::{
     ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
@@ -23,6 +27,7 @@ pub use database::{Database, DatabaseOptions, StateOwner};
 pub use durability::Durability;
 pub use host_path::{resolve_existing_prefix, resolve_symlinks};
 pub use memory::MemoryStore;
+pub use overlay::{OverlayStore, TakenOver};
 pub use physical::{
     Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
 };

@@ -9,6 +9,7 @@ use stead_core::{Access, VfsPath};
 use stead_stores::ForkRecord;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
+use crate::stores::is_directory_at;
 
 /// The fork as it may be shown under this configuration, or `None` if it may not be shown.
 ///
@@ -22,7 +23,7 @@ pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
     let origin = config.agent(&record.origin)?;
     let workspaces = &origin.workspaces;
     let is_readable = |workspace: &&WorkspaceConfig| {
-        workspace.scope.allows(Access::History) && is_over_namespace(config, workspace, &record.namespace)
+        workspace.scope.allows(Access::History) && is_over_base(config, workspace, record)
     };
     let with_top = |workspace| Some((workspace, shown_at(workspaces, workspace, &record.fork.path)?));
     let mut showing = workspaces.iter().filter(is_readable).filter_map(with_top);
@@ -47,9 +48,11 @@ pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
     Some(fork)
 }
 
-fn is_over_namespace(config: &Config, workspace: &WorkspaceConfig, namespace: &[String]) -> bool {
-    match config.stores.get(&workspace.store) {
-        Some(StoreConfig::Virtual { namespace: configured }) => configured == namespace,
+/// Whether a Workspace shows the Store that the fork's content comes from.
+fn is_over_base(config: &Config, workspace: &WorkspaceConfig, record: &ForkRecord) -> bool {
+    match (config.stores.get(&workspace.store), &record.directory) {
+        (Some(StoreConfig::Virtual { namespace }), None) => *namespace == record.namespace,
+        (Some(store), Some(location)) => is_directory_at(config, store, location),
         _ => false,
     }
 }
@@ -103,9 +106,11 @@ mod tests {
             approval_policy: ApprovalPolicy::Changes,
             excluded: vec![VfsPath::parse("/old").unwrap()],
             created: Timestamp(0),
+            pinned_at: None,
             lease: None,
         };
-        Forks::fork(&database.store(["notes"]).unwrap(), &fork).unwrap();
+        let notes = database.store(["notes"]).unwrap();
+        Forks::fork(&notes, std::sync::Arc::new(notes.clone()), &fork).unwrap();
         database.fork_records("bob").unwrap().remove(0)
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
 use stead_core::vfs::{DiffOptions, Difference, IntoPath, PointInTime};
-use stead_core::{AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
+use stead_core::{Access, AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
+use stead_stores::database::Snapshot;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -81,6 +82,15 @@ impl Forks {
     }
 }
 
+/// What a fork shows of its base where it has changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BaseView {
+    /// What the Store's forks show: a Virtual Store as it was, a host directory as it is.
+    Default,
+    /// The base as it was when the fork was made.
+    Pinned,
+}
+
 /// The logical path of a fork.
 fn fork_prefix(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a valid path component")
@@ -130,8 +140,9 @@ fn error_kind(error: &Error) -> Option<ErrorKind> {
 impl Stead {
     /// Forks a Workspace, and returns this stead with the fork: a READ_WRITE Workspace at `/forks/NAME`.
     ///
-    /// A fork starts with the Workspace's present content. Changes in the fork never reach its base, and later changes
-    /// of the base never show in the fork. It costs one write, whatever the size of the tree. Workspaces nested in the
+    /// A fork starts with the Workspace's present content. Changes in the fork never reach its base. Later changes of the base
+    /// don't show in the fork, with one exception: of a host directory, what the fork has not changed itself is shown as it is.
+    /// [`Stead::fork_pinned`] avoids that. A fork costs one write, whatever the size of the tree. Workspaces nested in the
     /// forked one are excluded: [`Fork::excluded`] names them, and nothing at those paths shows in the fork.
     ///
     /// ```
@@ -147,11 +158,21 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn fork(&self, base: impl IntoPath, name: &str) -> Result<Stead> {
+        self.fork_own(base, name, BaseView::Default)
+    }
+
+    /// Like [`Stead::fork`], but nothing in the fork is live: of a host directory, a snapshot is taken first. That takes longer
+    /// the more of the directory has changed since its last snapshot.
+    pub fn fork_pinned(&self, base: impl IntoPath, name: &str) -> Result<Stead> {
+        self.fork_own(base, name, BaseView::Pinned)
+    }
+
+    fn fork_own(&self, base: impl IntoPath, name: &str, view: BaseView) -> Result<Stead> {
         let base = base.into_path();
         let path = base.as_ref().ok().map(VfsPath::to_string);
         let created = self.single_record("fork", path.as_deref(), error_kind, |stead| {
             let owner = stead.owner().to_string();
-            stead.make_fork(&base?, name, &owner)
+            stead.make_fork(base?, name, &owner, view)
         });
         let (fork, store) = created?;
         let base = self.vfs.router().route(&fork.base_prefix).and_then(|route| route.workspace.fork_origin());
@@ -167,6 +188,15 @@ impl Stead {
 
     /// Forks a Workspace for another agent, which sees the fork the next time its stead is opened.
     pub fn fork_to(&self, base: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
+        self.fork_for(base, name, agent, BaseView::Default)
+    }
+
+    /// [`Stead::fork_pinned`] for another agent.
+    pub fn fork_pinned_to(&self, base: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
+        self.fork_for(base, name, agent, BaseView::Pinned)
+    }
+
+    fn fork_for(&self, base: impl IntoPath, name: &str, agent: &str, view: BaseView) -> Result<Fork> {
         let base = base.into_path();
         let path = base.as_ref().ok().map(VfsPath::to_string);
         self.single_record("fork", path.as_deref(), error_kind, |stead| {
@@ -187,11 +217,17 @@ impl Stead {
                     agent.escape_debug()
                 )));
             }
-            Ok(stead.make_fork(&base?, name, agent)?.0)
+            Ok(stead.make_fork(base?, name, agent, view)?.0)
         })
     }
 
-    fn make_fork(&self, base: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
+    fn make_fork(
+        &self,
+        base: VfsPath,
+        name: &str,
+        owner: &str,
+        view: BaseView,
+    ) -> Result<(Fork, Arc<dyn Store>)> {
         let name: ForkName = name
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
@@ -201,10 +237,38 @@ impl Stead {
         if is_own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == fork_prefix(&name)) {
             return Err(name_taken());
         }
-        match self.vfs.fork(base, name.clone(), owner) {
+        let snapshot = match view {
+            BaseView::Pinned => self.snapshot_to_pin(&base)?,
+            BaseView::Default => None,
+        };
+        let pinned_at = snapshot.as_ref().map(|snapshot| snapshot.revision);
+        let forked = self.vfs.fork_at(&base, name.clone(), owner, pinned_at);
+        if let Some(snapshot) = snapshot {
+            // The fork keeps the revision itself. A snapshot that can't be removed is listed, and does no harm.
+            let _ = self.database()?.forget_snapshot(&self.owner().to_string(), snapshot.id);
+        }
+        match forked {
             Err(stead_core::Error::Store { cause: StoreError::AlreadyExists, .. }) => Err(name_taken()),
             result => Ok(result?),
         }
+    }
+
+    /// Takes the snapshot that a pinned fork shows, if forks of this Workspace would show later changes otherwise.
+    fn snapshot_to_pin(&self, base: &VfsPath) -> Result<Option<Snapshot>> {
+        let Some(route) = self.vfs.router().route(base) else { return Ok(None) };
+        let workspace = route.workspace;
+        let is_live = workspace.mount().store().forks().is_some_and(|forks| forks.shows_later_changes());
+        // What can't be forked is refused when the fork is made.
+        if !is_live || workspace.prefix() != base || !workspace.scope().allows(Access::History) {
+            return Ok(None);
+        }
+        if workspace.fork_origin().is_some() {
+            return Err(Error::Invalid(format!(
+                "`{base}` is a fork that isn't pinned, so a fork of it can't be pinned; pin a fork of the Workspace that \
+                 it was made from"
+            )));
+        }
+        self.make_snapshot(Some(base.as_str()), None, &mut |_| ()).map(Some)
     }
 
     /// The agent's forks that are withheld, by name: their makers can't read the bases any more. They have no Workspaces.

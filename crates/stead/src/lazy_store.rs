@@ -32,14 +32,22 @@ pub(crate) struct Abilities {
     pub(crate) feed: bool,
     /// Whether it has [`Forks`].
     pub(crate) forks: bool,
+    /// Whether its forks show later changes of it.
+    pub(crate) live_forks: bool,
     /// Whether it has [`CompanionRecords`].
     pub(crate) companion_records: bool,
 }
 
 impl Abilities {
     /// Those of a Store in a database.
-    pub(crate) const ALL: Abilities =
-        Abilities { history: true, retains_content: true, feed: true, forks: true, companion_records: true };
+    pub(crate) const ALL: Abilities = Abilities {
+        history: true,
+        retains_content: true,
+        feed: true,
+        forks: true,
+        live_forks: false,
+        companion_records: true,
+    };
 }
 
 /// A Store that opens at the first call that needs it.
@@ -326,8 +334,12 @@ impl History for LazyStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Forks for LazyStore {
-    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.store()?.require_forks()?.fork(fork)
+    fn fork(&self, base: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.store()?.require_forks()?.fork(base, fork)
+    }
+
+    fn shows_later_changes(&self) -> bool {
+        self.abilities.live_forks
     }
 }
 

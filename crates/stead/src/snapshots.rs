@@ -37,7 +37,7 @@ impl Stead {
         })
     }
 
-    fn make_snapshot(
+    pub(crate) fn make_snapshot(
         &self,
         prefix: Option<&str>,
         label: Option<&str>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stead_core::identity::SYSTEM_AGENT;
 use stead_core::organization::{FolderIds, MemoryFolderIds};
 use stead_core::store::{
-    DatabaseId, Fork, RevisionNumber, StoreError, StoreInfo, StoreKind, StorePath, VerifyReport,
+    DatabaseId, Fork, RevisionNumber, StoreError, StoreId, StoreInfo, StoreKind, StorePath, VerifyReport,
 };
 use stead_core::vfs::VfsBuilder;
 use stead_core::{
@@ -22,8 +22,8 @@ use stead_stores::database::{BackupReport, Collected, ForgottenHistory, GcOption
 use stead_stores::sync::{self, SyncPoint};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, ForkRecord, HeldThread,
-    LedgerOpenMode, LedgerSource, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, StateOwner,
-    VirtualStore, resolve_symlinks,
+    LedgerOpenMode, LedgerSource, MemoryStore, OverlayStore, PhysicalOptions, PhysicalStore, Pruned,
+    StateOwner, VirtualStore, resolve_symlinks,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -383,15 +383,25 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let (info, abilities) = (self.opener.info(StoreKind::Virtual), Abilities::ALL);
+        let info = self.opener.info(StoreKind::Virtual);
         let lazy = |record: ForkRecord| -> Result<(ForkRecord, Arc<dyn Store>)> {
             let (database, opener, opened) = (database.clone(), Arc::clone(&self.opener), record.clone());
+            let lower =
+                record.directory.as_deref().map(|location| self.directory_at(location)).transpose()?;
+            let is_live = lower.is_some() && record.fork.pinned_at.is_none();
+            let abilities = Abilities { feed: !is_live, live_forks: is_live, ..Abilities::ALL };
             let open = move || {
                 opener.try_open_audit();
-                match database.open_fork(&opened) {
-                    Err(StoreError::NotFound) => Err(Error::Invalid("the fork has been discarded".into())),
-                    store => Ok(Arc::new(store?) as Arc<dyn Store>),
-                }
+                let store = match database.open_fork(&opened) {
+                    Err(StoreError::NotFound) => {
+                        return Err(Error::Invalid("the fork has been discarded".into()));
+                    }
+                    store => store?,
+                };
+                Ok(match &lower {
+                    Some(lower) => Arc::new(OverlayStore::open(store, Arc::clone(lower))?) as Arc<dyn Store>,
+                    None => Arc::new(store),
+                })
             };
             let Fork { owner, name, .. } = &record.fork;
             let id = Database::fork_id_in(self.opener.database_id, owner, name)?;
@@ -399,6 +409,22 @@ impl Stores {
             Ok((record, store))
         };
         database.fork_records(owner)?.into_iter().map(lazy).collect()
+    }
+
+    /// The Store of the host directory at a location, as [`ForkRecord::directory`] names it. If the configuration has no such
+    /// Store any more, each use of it fails.
+    fn directory_at(&self, location: &str) -> Result<Arc<dyn Store>> {
+        let config = &self.opener.config;
+        let is_there = |(_, store): &(&String, &StoreConfig)| is_directory_at(config, store, location);
+        if let Some((name, _)) = config.stores.iter().find(is_there) {
+            return self.get(name);
+        }
+        let missing = || {
+            let what = "the directory that the fork was made from belongs to no Store of the configuration";
+            Err(Error::Store(StoreError::unavailable(what)))
+        };
+        let (id, info) = (StoreId::fresh(), self.opener.info(StoreKind::Physical));
+        Ok(Arc::new(LazyStore::new("the fork's base", id, info, Abilities::ALL, missing)))
     }
 
     /// The volumes of all forks, by owner. Empty if there is no database yet.
@@ -434,6 +460,16 @@ impl Stores {
             }
         }
         Ok(reports)
+    }
+}
+
+/// Whether a Store of the configuration is the host directory at a location, as [`ForkRecord::directory`] names it.
+pub(crate) fn is_directory_at(config: &Config, store: &StoreConfig, location: &str) -> bool {
+    match store {
+        StoreConfig::Physical { path, .. } => {
+            PhysicalStore::location_in(&config.state_directory(), path) == location
+        }
+        StoreConfig::Virtual { .. } | StoreConfig::Memory => false,
     }
 }
 
@@ -505,7 +541,8 @@ impl StoreOpener {
             }
             StoreConfig::Physical { path, displaced_retention } => {
                 let retains_content = displaced_retention.is_some();
-                let abilities = Abilities { feed: false, forks: false, retains_content, ..Abilities::ALL };
+                let abilities =
+                    Abilities { feed: false, live_forks: true, retains_content, ..Abilities::ALL };
                 let id = PhysicalStore::id_in(self.database_id, &path);
                 LazyStore::new(name, id, self.info(StoreKind::Physical), abilities, move || {
                     opener.try_open_audit();

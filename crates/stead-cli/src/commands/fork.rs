@@ -15,13 +15,18 @@ pub(crate) struct Args {
     /// Give the fork to this agent
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
+    /// Take a snapshot of a host directory first, so that nothing in the fork is live
+    #[arg(long)]
+    pin: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let fork = match &args.to {
-        Some(agent) => stead.fork_to(&*args.prefix, &args.fork, agent)?,
-        None => stead.fork(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
+    let fork = match (&args.to, args.pin) {
+        (Some(agent), true) => stead.fork_pinned_to(&*args.prefix, &args.fork, agent)?,
+        (Some(agent), false) => stead.fork_to(&*args.prefix, &args.fork, agent)?,
+        (None, true) => stead.fork_pinned(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
+        (None, false) => stead.fork(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
     };
     if session.wants_json() {
         session.print_json(&json::fork(&fork, false))?;

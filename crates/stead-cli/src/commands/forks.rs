@@ -38,6 +38,9 @@ fn line(fork: &Fork, shown: Shown) -> String {
     if fork.created_by != fork.owner {
         line += &format!(" by {}", fork.created_by);
     }
+    if fork.pinned_at.is_some() {
+        line += ", pinned";
+    }
     if !fork.excluded.is_empty() {
         line += &format!(", without {}", excluded_paths(fork));
     }

@@ -153,10 +153,6 @@ fn a_refused_fork_says_why() {
     ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: reading its history is not allowed there; you may read history in `/all`
     exit 1
     "#);
-    assert_snapshot!(run("coder", &["fork", "/code", "draft"]), @r#"
-    ! stead: `/code`: this Store can't be forked
-    exit 2
-    "#);
     assert_snapshot!(run("coder", &["fork", "/notes/plan.md", "draft"]), @r#"
     ! stead: `/notes/plan.md` isn't a Workspace; fork the whole Workspace `/notes` instead
     exit 2
@@ -214,4 +210,84 @@ fn a_fork_whose_maker_can_not_read_the_base_any_more_is_withheld_and_listed_as_s
     dir.file("stead.toml", &config.replacen("scope = \"rw\"", "scope = \"wo\"", 1));
     assert_snapshot!(run("reviewer", &["discard", "draft"]), @"! Discarded the fork draft");
     assert_snapshot!(run("reviewer", &["forks"]), @"");
+}
+
+/// The untouched part is live, what the fork changes is kept, and undo, diff and search work as in any fork.
+#[test]
+fn g2_a_host_directory_is_forked_live_or_pinned() {
+    let dir = two_agents();
+    let coder = |args: &[&str]| dir.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
+    let put = |path: &str, content: &str| {
+        let path = dir.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    let has = |args: &[&str], parts: &[&str]| {
+        let output = coder(args);
+        for part in parts {
+            assert!(output.contains(part), "{args:?}: {output}");
+        }
+        output
+    };
+    put("code/src/main.rs", "fn main() {}\n");
+    put("code/src/lib.rs", "// base\n");
+    put("code/old/a.txt", "a\n");
+    assert_snapshot!(coder(&["fork", "/code", "live"]), @"! Forked /code as /forks/live");
+    assert_snapshot!(coder(&["fork", "/code", "pinned", "--pin"]), @"! Forked /code as /forks/pinned");
+    assert_snapshot!(coder(&["snapshots"]), @"");
+    coder(&["edit", "/forks/live/src/main.rs", "{}", "{ run() }"]);
+    coder(&["mv", "/forks/live/old", "/forks/live/new"]);
+    coder(&["write", "/forks/pinned/src/own.rs", "own\n"]);
+    put("code/src/main.rs", "fn other() {}\n");
+    put("code/src/lib.rs", "// host\n");
+    put("code/old/b.txt", "b\n");
+    assert_snapshot!(coder(&["cat", "/forks/live/src/main.rs"]), @"fn main() { run() }");
+    assert_snapshot!(coder(&["cat", "/forks/live/src/lib.rs"]), @"// host");
+    has(&["ls", "/forks/live/new"], &["a.txt", "b.txt"]);
+    assert_snapshot!(coder(&["cat", "/forks/pinned/src/main.rs"]), @"fn main() {}");
+    assert_snapshot!(coder(&["cat", "/forks/pinned/src/lib.rs"]), @"// base");
+    let found = has(&["grep", "host", "/forks"], &["/forks/live/src/lib.rs"]);
+    assert!(!found.contains("pinned"), "{found}");
+    let diff =
+        has(&["diff", "--fork", "live"], &["-fn main() {}", "+fn main() { run() }", "/forks/live/new"]);
+    assert!(!diff.contains("lib.rs"), "{diff}");
+    coder(&["rm", "-r", "/forks/live/src"]);
+    assert!(!coder(&["ls", "/forks/live"]).contains("src"));
+    coder(&["undo"]);
+    assert_snapshot!(coder(&["cat", "/forks/live/src/main.rs"]), @"fn main() { run() }");
+    assert_snapshot!(coder(&["fork", "/forks/live", "second"]), @"! Forked /forks/live as /forks/second");
+    assert_snapshot!(coder(&["cat", "/forks/second/src/main.rs"]), @"fn main() { run() }");
+    has(&["fork", "/forks/live", "third", "--pin"], &["`/forks/live` is a fork that isn't pinned", "exit"]);
+    has(
+        &["forks"],
+        &["/forks/live  of /code", "/forks/pinned  of /code", ", pinned", "/forks/second  of /forks/live"],
+    );
+    // The directory has what the host's programs wrote, and nothing else.
+    assert_eq!(std::fs::read_to_string(dir.path("code/src/main.rs")).unwrap(), "fn other() {}\n");
+    assert!(dir.path("code/old/b.txt").exists() && !dir.path("code/new").exists());
+    for fork in ["second", "live", "pinned"] {
+        coder(&["discard", fork]);
+    }
+    assert_snapshot!(coder(&["forks"]), @"");
+}
+
+/// A fork of a directory is withheld like any fork, and comes back with the access.
+#[test]
+fn g4_a_fork_of_a_host_directory_is_withheld_when_its_maker_loses_access() {
+    let dir = two_agents();
+    let config = std::fs::read_to_string(dir.path("stead.toml")).unwrap();
+    let coder = |args: &[&str]| dir.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
+    std::fs::write(dir.path("code/file"), "base\n").unwrap();
+    coder(&["fork", "/code", "draft"]);
+    coder(&["write", "/forks/draft/file", "fork\n"]);
+    let without_code = config.replace(
+        "prefix = \"/code\"\n            scope = \"rw\"",
+        "prefix = \"/code\"\n            scope = \"wo\"",
+    );
+    assert_ne!(without_code, config);
+    dir.file("stead.toml", &without_code);
+    assert!(coder(&["cat", "/forks/draft/file"]).contains("exit 1"));
+    assert!(coder(&["forks"]).contains("withheld"));
+    dir.file("stead.toml", &config);
+    assert_snapshot!(coder(&["cat", "/forks/draft/file"]), @"fork");
 }

@@ -9,19 +9,25 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::name::escape_name;
 use crate::path::VfsPath;
-use crate::store::{LeaseId, QuotaLimits, Store, StoreResult};
+use crate::store::{LeaseId, QuotaLimits, RevisionNumber, Store, StoreResult};
 use crate::workspace::ApprovalPolicy;
 
 /// A Store that can be forked.
 pub trait Forks: Debug + Send + Sync {
     /// Makes a fork of the Store as it is now, and records who owns it.
     ///
-    /// A fork begins with the Store's present content, with the same nodes and version tags. From then on the fork and
-    /// its base change independently. The fork's history begins with the fork. The base can't be destroyed as long as the
-    /// fork needs it. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
+    /// `base` is this Store itself, or a wrapper of it: a fork of a host directory reads through it what the fork has not
+    /// changed. A fork begins with the Store's present content, or with that of [`Fork::pinned_at`], with the same version
+    /// tags. Changes of the fork never reach its base. Changes of the base don't reach the fork, unless
+    /// [`Forks::shows_later_changes`] says so. The fork's history begins with the fork. The base can't be destroyed as long
+    /// as the fork needs it. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
     ///
     /// [`StoreError::AlreadyExists`]: crate::StoreError::AlreadyExists
-    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>>;
+    fn fork(&self, base: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>>;
+
+    /// Whether a fork that isn't pinned shows later changes of this Store at names that the fork itself has not changed.
+    /// Such a fork has node ids of its own. Otherwise its nodes are those of the base.
+    fn shows_later_changes(&self) -> bool;
 }
 
 /// The maximum length of a fork's name, in bytes.
@@ -109,6 +115,9 @@ pub struct Fork {
     pub excluded: Vec<VfsPath>,
     /// When the fork was made.
     pub created: Timestamp,
+    /// The revision of the base that the fork shows where it has changed nothing. `None` for the base's content when the
+    /// fork was made or, if [`Forks::shows_later_changes`], for the base as it is.
+    pub pinned_at: Option<RevisionNumber>,
     /// The lease of the thread that the fork belongs to and is removed with. The Store checks it when it makes the fork.
     /// `None` for a fork that belongs to no thread, and for every fork that was read from a Store.
     pub lease: Option<LeaseId>,

@@ -241,8 +241,12 @@ impl History for FaultyStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Forks for FaultyStore {
-    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
-        self.connection.call(|| self.store.require_forks()?.fork(fork))
+    fn fork(&self, base: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.connection.call(|| self.store.require_forks()?.fork(base, fork))
+    }
+
+    fn shows_later_changes(&self) -> bool {
+        self.store.forks().is_some_and(|forks| forks.shows_later_changes())
     }
 }
 

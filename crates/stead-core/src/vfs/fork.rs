@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Fork, ForkName, Store};
+use crate::store::{Fork, ForkName, RevisionNumber, Store};
 use crate::vfs::call::Call;
 use crate::vfs::{IntoPath, Vfs};
 
@@ -21,7 +21,21 @@ impl Vfs {
         name: ForkName,
         owner: impl Into<String>,
     ) -> Result<(Fork, Arc<dyn Store>)> {
-        self.call("fork", [prefix.into_path()], |call, [prefix]| call.fork(prefix, name, owner.into()))
+        self.fork_at(prefix, name, owner, None)
+    }
+
+    /// Like [`Vfs::fork`]. With `pinned_at`, the fork shows this revision of the Workspace's Store where it has changed
+    /// nothing.
+    pub fn fork_at(
+        &self,
+        prefix: impl IntoPath,
+        name: ForkName,
+        owner: impl Into<String>,
+        pinned_at: Option<RevisionNumber>,
+    ) -> Result<(Fork, Arc<dyn Store>)> {
+        self.call("fork", [prefix.into_path()], |call, [prefix]| {
+            call.fork(prefix, name, owner.into(), pinned_at)
+        })
     }
 }
 
@@ -40,7 +54,13 @@ impl Call<'_> {
         Ok(paths)
     }
 
-    fn fork(&self, prefix: &VfsPath, name: ForkName, owner: String) -> Result<(Fork, Arc<dyn Store>)> {
+    fn fork(
+        &self,
+        prefix: &VfsPath,
+        name: ForkName,
+        owner: String,
+        pinned_at: Option<RevisionNumber>,
+    ) -> Result<(Fork, Arc<dyn Store>)> {
         let resolved = self.authorize(prefix, Access::History)?;
         if !resolved.is_workspace() {
             let workspace = resolved.workspace.prefix();
@@ -63,9 +83,11 @@ impl Call<'_> {
             approval_policy: workspace.approval_policy(),
             excluded: self.nested_workspaces(prefix)?,
             created: self.shared().clock.now(),
+            pinned_at,
             lease: self.lease_in(&**mount.store()),
         };
-        let result = mount.store().require_forks().and_then(|forks| forks.fork(&fork));
+        let base = Arc::clone(mount.store());
+        let result = mount.store().require_forks().and_then(|forks| forks.fork(base, &fork));
         let store = result.map_err(|cause| Error::Store {
             path: prefix.clone(),
             visibility: Visibility::Visible,

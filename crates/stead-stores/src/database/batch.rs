@@ -317,6 +317,7 @@ fn is_disk_full(outcomes: &Result<Vec<JobOutcome>>) -> bool {
         }
         Err(DatabaseError::Store(error)) => matches!(error, StoreError::NoSpace),
         Err(DatabaseError::Sqlite(error)) => matches!(from_sqlite(error), StoreError::NoSpace),
+        Err(DatabaseError::NotTakenOver(_)) => false,
     }
 }
 

@@ -5,11 +5,16 @@
 use rusqlite::{ErrorCode, ffi};
 use stead_core::StoreError;
 
+use crate::overlay::NotTakenOver;
+
 /// A refusal of the Store, or a failure of SQLite.
 #[derive(Debug)]
 pub(crate) enum DatabaseError {
     Store(StoreError),
     Sqlite(rusqlite::Error),
+    /// A change of a fork of a host directory needs something that the fork has not taken over yet. The Store takes it over,
+    /// and makes the change again.
+    NotTakenOver(NotTakenOver),
 }
 
 /// The result of functions that use the database.
@@ -32,6 +37,9 @@ impl From<DatabaseError> for StoreError {
         match error {
             DatabaseError::Store(error) => error,
             DatabaseError::Sqlite(error) => from_sqlite(&error),
+            DatabaseError::NotTakenOver(_) => {
+                StoreError::unavailable("the directory that the fork was made from keeps changing; try again")
+            }
         }
     }
 }

@@ -129,6 +129,8 @@ pub(crate) struct Volume {
     pub(crate) dirs: Arc<DirCache>,
     /// The layers below it, the nearest first; empty unless it is a fork.
     pub(crate) base_layers: Vec<Layer>,
+    /// The lowest layer, if it is filled from a host directory.
+    pub(crate) overlay: Option<i64>,
 }
 
 impl Database {
@@ -625,8 +627,10 @@ impl DatabaseInner {
                 })?
             }
         };
-        let base_layers = layers::load_layers(&*self.reader()?, id)?;
-        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), base_layers }))
+        let reader = self.reader()?;
+        let base_layers = layers::load_layers(&reader, id)?;
+        let overlay = layers::find_overlay(&reader, &base_layers)?;
+        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), base_layers, overlay }))
     }
 }
 
@@ -669,6 +673,8 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
         "undone",
         "empty_revision",
         "companion_record",
+        "overlay",
+        "taken_name",
     ] {
         conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [id])?;
     }

@@ -217,6 +217,32 @@ CREATE TABLE fork(
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX fork_volume ON fork(volume);
 
+-- A volume that holds what the forks of a host directory have taken over from it: each name when a fork first changed something
+-- there. Its rows hold since revision `since`, the one at which the first fork was made. `location` is the directory's, as in
+-- `ledger_directory`, and `created` is when the directory itself was created, if the host knows. A pinned fork reads what it has
+-- not taken over from the snapshot of revision `pinned`; every other fork reads it from the directory as it is.
+CREATE TABLE overlay(
+  volume INTEGER PRIMARY KEY,
+  location TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  created INTEGER,
+  pinned INTEGER
+) STRICT;
+CREATE INDEX overlay_location ON overlay(location);
+
+-- The names that the volume of an overlay has taken over, in the order of `seq`: from then on the volume decides about the name,
+-- whatever happens in the directory. `node` is NULL if nothing had the name then. An empty `name` says that the volume has taken
+-- over every name of the directory `parent`.
+CREATE TABLE taken_name(
+  volume INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  parent INTEGER NOT NULL,
+  name BLOB NOT NULL,
+  node INTEGER,
+  PRIMARY KEY(volume, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
+
 -- Threads -------------------------------------------------------------------------------------------------------------------
 
 -- A thread of an agent that has files of its own. `id` comes from the node counter, so it is never used again. Times are those of
@@ -323,7 +349,7 @@ CREATE TABLE capture(
   PRIMARY KEY(volume, revision)
 ) STRICT, WITHOUT ROWID;
 
--- The version tag that the host's file had when the entry's state since revision `since` was captured.
+-- The version tag that the host's file had when the entry's state since revision `since` was captured or taken over.
 CREATE TABLE fingerprint(
   volume INTEGER NOT NULL,
   node INTEGER NOT NULL,

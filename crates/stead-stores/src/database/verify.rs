@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for the rows that do, and what is wrong with them.
-const RULES: [(&str, &str); 19] = [
+const RULES: [(&str, &str); 20] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -77,7 +77,7 @@ const RULES: [(&str, &str); 19] = [
         "had its path at the same time as the present node",
     ),
     (
-        "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
+        "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2) AND node < 1 << 62
            OR since > (SELECT ifnull(max(id), 0) FROM revision)",
         "has a number or a version that the database hasn't reached",
     ),
@@ -93,6 +93,13 @@ const RULES: [(&str, &str); 19] = [
     (
         "SELECT c.id FROM companion_record c WHERE c.data IS NOT NULL AND NOT json_valid(c.data)",
         "is a companion record that can't be read",
+    ),
+    (
+        "SELECT t.parent FROM taken_name t WHERE NOT EXISTS (SELECT 1 FROM overlay o WHERE o.volume = t.volume)
+           OR NOT EXISTS (SELECT 1 FROM entry e WHERE e.volume = t.volume AND e.node = t.parent AND e.kind = 2)
+           OR t.node IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e
+                WHERE e.volume = t.volume AND e.parent = t.parent AND e.name = t.name AND e.node = t.node)",
+        "has a name that was taken over from a host directory, without the entry",
     ),
     (
         "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)
@@ -226,8 +233,8 @@ impl DatabaseCheck<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (id, root) = (row.get(0)?, row.get(1)?);
-            let volume =
-                Volume { id, root, dirs: Arc::default(), base_layers: layers::load_layers(self.conn, id)? };
+            let base_layers = layers::load_layers(self.conn, id)?;
+            let volume = Volume { id, root, dirs: Arc::default(), base_layers, overlay: None };
             for node in misplaced_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
                 self.add_problem(format!(
                     "node {node} of a fork has no parent, hides nothing, or has a wrong quota count"

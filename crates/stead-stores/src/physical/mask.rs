@@ -2,14 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use stead_core::name::{case_fold, escape_name};
+use stead_core::name::escape_name;
 use stead_core::{StoreError, StoreResult};
 
-/// Names that are reserved in every directory: the state directory, and the configuration, with which an agent could
-/// widen its own access at the next start.
-const RESERVED_NAMES: [&str; 2] = [STATE_DIR_NAME, "stead.toml"];
-/// The name of every state directory.
-pub(super) const STATE_DIR_NAME: &str = ".stead";
+use crate::reserved_names::is_reserved;
 
 /// The paths below a root that are hidden from callers, as if they didn't exist.
 #[derive(Debug, Clone, Default)]
@@ -90,15 +86,6 @@ fn relative_to_root(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Ve
     use std::os::unix::ffi::OsStrExt;
     let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
     paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect()
-}
-
-/// Whether a name is reserved on some file system. Some file systems treat names as equal that differ only in case, or
-/// in invisible characters: there, a file with such a name would be opened as Stead's own.
-fn is_reserved(name: &[u8]) -> bool {
-    if name.is_ascii() {
-        return RESERVED_NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
-    }
-    std::str::from_utf8(name).is_ok_and(|name| RESERVED_NAMES.contains(&&*case_fold(name)))
 }
 
 /// Whether `path` is `ancestor` or lies below it.

@@ -56,8 +56,6 @@ mod mask;
 mod name_steps;
 #[cfg(target_os = "linux")]
 mod new_parents;
-#[cfg(target_os = "linux")]
-mod node_path_table;
 mod options;
 mod own_files;
 #[cfg(target_os = "linux")]

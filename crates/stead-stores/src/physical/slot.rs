@@ -10,6 +10,7 @@ use super::host::{self, Errno, HostStat, NameAt, OpenMode, errno_to_store_error}
 use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Root, WalkedPath};
+use crate::reserved_names::reserved_name_error;
 
 /// What a path is looked up for. A masked path is `NotFound` for `Find`, and a reserved name for `Create`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -322,10 +323,6 @@ pub(super) fn open_regular(
         NodeKind::Directory => Err(StoreError::IsADirectory),
         NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
-}
-
-fn reserved_name_error() -> StoreError {
-    StoreError::invalid_name("`.stead`, `stead.toml` and Stead's database are reserved")
 }
 
 /// Whether an entry can have this name.

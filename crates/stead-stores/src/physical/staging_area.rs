@@ -31,7 +31,6 @@ use super::history::{DISPLACED_DIR_NAMES, DisplacedDirs, PhysicalHistory, direct
 use super::host::{self, Errno, HostResult, LockMode, OpenMode, errno_to_store_error};
 use super::intent_log::IntentLog;
 use super::lock::Locks;
-use super::mask::STATE_DIR_NAME;
 use super::options::{Confinement, PhysicalOptions};
 use super::owner_access;
 use super::recover::{Recovery, RevisionNotes, StagingLockCache, abandoned_staging_dirs};
@@ -40,6 +39,7 @@ use super::root::{Dir, Root};
 use super::staging_dir::{self, StagingDir};
 use super::tree;
 use crate::Durability;
+use crate::reserved_names::STATE_DIR_NAME;
 use crate::sync::{self, SyncPoint};
 
 /// How long rescued content and reports are kept.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, DatabaseId,
-    Draft, DraftBase, FileContent, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
+    Draft, DraftBase, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
     OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet, Store,
     StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord, Usage, VerifyReport,
     WalkEntry,
@@ -19,14 +19,16 @@ use stead_core::{Operation, Timestamp};
 use super::PhysicalOptions;
 use super::draft::{NewDraft, OverlayDraft};
 use super::fault_point::FaultPoint;
-use super::history::{DirectoryIdentity, PhysicalHistory};
+use super::history::{DirectoryIdentity, PhysicalHistory, location_key};
 use super::host::{self, OpenMode, errno_to_store_error, io_to_store_error};
-use super::mask::{Mask, STATE_DIR_NAME};
-use super::node_path_table::NodePathTable;
+use super::mask::Mask;
 use super::root::Root;
 use super::slot::LookupPurpose;
 use super::staging_area::{self, StagingArea};
 use crate::host_path::{location, resolve_existing_prefix};
+use crate::node_path_table::NodePathTable;
+use crate::overlay::{ForkedDirectory, OverlayStore};
+use crate::reserved_names::STATE_DIR_NAME;
 use crate::sync;
 use crate::{Durability, state_folder_of};
 
@@ -121,6 +123,12 @@ impl PhysicalStore {
         let mut name = b"directory ".to_vec();
         name.extend(location(directory));
         StoreId::in_database(database, &name)
+    }
+
+    /// What tells where a directory is to the forks of it, in [`ForkRecord::directory`](crate::ForkRecord::directory): the same
+    /// after the directory was moved together with the state directory.
+    pub fn location_in(state: &Path, directory: &Path) -> String {
+        location_key(&resolve_existing_prefix(directory), &resolve_existing_prefix(state))
     }
 
     /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
@@ -293,7 +301,7 @@ impl Store for PhysicalStore {
     }
 
     fn forks(&self) -> Option<&dyn Forks> {
-        None
+        Some(self)
     }
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
@@ -371,6 +379,22 @@ impl History for PhysicalStore {
     }
 }
 
+impl Forks for PhysicalStore {
+    fn fork(&self, base: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.check_usable()?;
+        let directory = ForkedDirectory {
+            location: self.history.location().to_owned(),
+            root: self.stat_at(&NodePath::root())?,
+        };
+        let database = self.history.database_or_create()?;
+        Ok(Arc::new(OverlayStore::create(&database, base, directory, fork)?))
+    }
+
+    fn shows_later_changes(&self) -> bool {
+        true
+    }
+}
+
 impl CompanionRecords for PhysicalStore {
     fn record(&self, kind: &RecordKind, key: &str) -> StoreResult<Option<StoredRecord>> {
         self.check_and_recover()?;
@@ -387,6 +411,9 @@ impl Maintenance for PhysicalStore {
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
     fn destroy(&self) -> StoreResult<()> {
         self.check_usable()?;
+        if self.history.has_pinned_forks()? {
+            return Err(StoreError::Invalid("it has pinned forks; discard them first".to_owned()));
+        }
         self.forget_history()
     }
 

@@ -3,16 +3,13 @@
 //! Each directory is open only while it is read, and is opened by its path below the start of the walk. So a deep tree
 //! needs no more file descriptors than a flat one.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
 use stead_core::search::{
     DirectoryRules, FileHits, Grep, GrepSearcher, IgnoreRules, MAX_IGNORE_FILE, UnreadablePaths, WalkOptions,
 };
@@ -25,11 +22,15 @@ use super::mask::join;
 use super::root::Dir;
 use super::slot::{LookupPurpose, open_regular};
 use super::tree;
+use crate::work_queue::WorkQueue;
 
 /// Files up to this size in bytes are searched in memory.
 const MAX_IN_MEMORY: u64 = 8 << 20;
 /// How many threads search at most.
 const THREADS: usize = 8;
+
+/// A directory below the start of a search, and the ignore rules of its parent.
+type SearchedDirectory = (StorePath, DirectoryRules);
 
 fn search_timeout_error() -> StoreError {
     StoreError::unavailable("the search took too long; use a narrower path or pattern")
@@ -188,7 +189,7 @@ impl PhysicalStore {
         };
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS);
         let above = grep.ignore.as_ref().map(|ignore| ignore.above().clone()).unwrap_or_default();
-        let work = WorkQueue::new(above);
+        let work = WorkQueue::new((StorePath::empty(), above));
         let (sender, receiver) = sync_channel(256);
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -205,16 +206,13 @@ impl PhysicalStore {
             // Without a receiver, a thread that waits to send its hits stops waiting.
             drop(receiver);
         });
-        match work.failure.into_inner() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        work.into_result()
     }
 
     /// The work of one search thread: takes directories from the queue until there are none.
     fn search_worker(
         &self,
-        work: &WorkQueue,
+        work: &WorkQueue<SearchedDirectory>,
         top: &Dir,
         base: &[u8],
         grep: &Grep,
@@ -235,10 +233,10 @@ impl PhysicalStore {
     #[expect(clippy::too_many_arguments, reason = "one thread's state, passed on in one place")]
     fn search_dir(
         &self,
-        work: &WorkQueue,
+        work: &WorkQueue<SearchedDirectory>,
         top: &Dir,
         base: &[u8],
-        (directory, above): &(StorePath, DirectoryRules),
+        (directory, above): &SearchedDirectory,
         grep: &Grep,
         searcher: &mut GrepSearcher<'_>,
         buffer: &mut Vec<u8>,
@@ -264,7 +262,7 @@ impl PhysicalStore {
                 continue;
             }
             match kind {
-                NodeKind::Directory => work.add(path, rules.clone()),
+                NodeKind::Directory => work.add((path, rules.clone())),
                 NodeKind::File if grep.matches(&path) => {
                     let (file, stat) = match open_regular(&dir, &name, OpenMode::Read) {
                         Ok(opened) => opened,
@@ -320,76 +318,5 @@ impl Read for FileSlice<'_> {
         let count = self.file.read_at(&mut buffer[..length], self.at)?;
         self.at += count as u64;
         Ok(count)
-    }
-}
-
-/// The directories that are still to be searched, shared by the threads.
-struct WorkQueue {
-    queue: Mutex<WorkQueueState>,
-    changed: Condvar,
-    stopped: AtomicBool,
-    failure: Mutex<Option<StoreError>>,
-}
-
-struct WorkQueueState {
-    /// Each with the ignore rules of its parent.
-    waiting: VecDeque<(StorePath, DirectoryRules)>,
-    /// How many directories are being searched: each may add more.
-    in_progress: usize,
-}
-
-impl WorkQueue {
-    fn new(above: DirectoryRules) -> Self {
-        let waiting = VecDeque::from([(StorePath::empty(), above)]);
-        let queue = WorkQueueState { waiting, in_progress: 0 };
-        WorkQueue {
-            queue: Mutex::new(queue),
-            changed: Condvar::new(),
-            stopped: AtomicBool::new(false),
-            failure: Mutex::new(None),
-        }
-    }
-
-    /// Returns the next directory, and waits while other threads may still add one. The caller must call
-    /// `finish_directory` when it is done.
-    fn next(&self) -> Option<(StorePath, DirectoryRules)> {
-        let mut queue = self.queue.lock();
-        loop {
-            if self.is_stopped() {
-                return None;
-            }
-            if let Some(directory) = queue.waiting.pop_back() {
-                queue.in_progress += 1;
-                return Some(directory);
-            }
-            if queue.in_progress == 0 {
-                return None;
-            }
-            self.changed.wait(&mut queue);
-        }
-    }
-
-    fn add(&self, path: StorePath, above: DirectoryRules) {
-        self.queue.lock().waiting.push_back((path, above));
-        self.changed.notify_one();
-    }
-
-    fn finish_directory(&self) {
-        self.queue.lock().in_progress -= 1;
-        self.changed.notify_all();
-    }
-
-    fn fail(&self, error: StoreError) {
-        self.failure.lock().get_or_insert(error);
-        self.stop();
-    }
-
-    fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
     }
 }

@@ -19,7 +19,8 @@ impl Database {
         let namespace = thread_namespace((thread, key), namespace)?;
         let found = find_volume(&*self.0.reader()?, &namespace)?;
         Ok(found.map(|(id, root)| {
-            let volume = Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: Vec::new() });
+            let volume =
+                Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: Vec::new(), overlay: None });
             VirtualStore::new(self.clone(), volume, volume_store_id(self.id(), &namespace))
         }))
     }

@@ -83,7 +83,13 @@ impl HeldThread {
                 made?
             }
         };
-        let volume = Arc::new(Volume { id: volume, root, dirs: Arc::default(), base_layers: Vec::new() });
+        let volume = Arc::new(Volume {
+            id: volume,
+            root,
+            dirs: Arc::default(),
+            base_layers: Vec::new(),
+            overlay: None,
+        });
         // The first one stays: all Stores of a volume have to share one cache.
         let volume = Arc::clone(self.volumes.0.lock().entry(namespace).or_insert(volume));
         Ok(VirtualStore::new(database.clone(), volume, id))

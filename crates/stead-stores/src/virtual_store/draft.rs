@@ -79,7 +79,7 @@ impl VirtualStore {
     }
 
     /// Prepares bytes of any size as content for a change. Bytes that exceed a chunk are staged.
-    pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<PreparedContent> {
+    pub(crate) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<PreparedContent> {
         if bytes.len() <= CHUNK_SIZE {
             return Ok(PreparedContent::single(bytes));
         }

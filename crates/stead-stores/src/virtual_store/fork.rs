@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
-use stead_core::store::{DatabaseId, Fork, ForkName, QuotaLimits, StoreId};
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::store::{DatabaseId, Fork, ForkName, QuotaLimits, RevisionNumber, StoreId};
 use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
 use crate::database::Database;
@@ -18,7 +18,7 @@ use crate::database::{Volume, find_volume, namespace_text, newest_revision, remo
 use crate::threads::{configured_namespace, rows};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
-use crate::virtual_store::layers::{Layer, ROOT_PARENT};
+use crate::virtual_store::layers::{Layer, ROOT_PARENT, find_overlay};
 use crate::virtual_store::tree::VolumeTree;
 
 /// How many layers a fork has below it at most.
@@ -38,8 +38,11 @@ pub struct ForkRecord {
     /// The agent whose Workspace the fork's content comes from: its maker or, for a fork of a fork, the first one's.
     pub origin: String,
     /// The namespace of the Store that the fork's content comes from. For a thread's own files, that of the Store that they
-    /// stand for.
+    /// stand for. Empty for a fork of a host directory.
     pub namespace: Vec<String>,
+    /// The location of the host directory that the fork's content comes from, as
+    /// [`PhysicalStore::location_in`](crate::PhysicalStore::location_in) returns it.
+    pub directory: Option<String>,
     /// The thread that the fork belongs to, if it was made in one.
     pub thread: Option<i64>,
 }
@@ -58,7 +61,11 @@ impl VirtualStore {
 
     /// Like `fork_as`, for an agent.
     pub(crate) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
-        self.create_fork(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
+        let namespace = namespace_of(&fork.owner, &fork.name)?;
+        match fork.pinned_at {
+            Some(revision) => self.view_of(revision)?.create_fork(namespace, Some(fork.clone())),
+            None => self.create_fork(namespace, Some(fork.clone())),
+        }
     }
 
     fn create_fork(&self, namespace: String, fork: Option<Fork>) -> StoreResult<VirtualStore> {
@@ -129,7 +136,7 @@ impl Database {
     }
 }
 
-fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
+pub(crate) fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
     namespace_text(["forks", owner, name.as_str()])
 }
 
@@ -172,24 +179,31 @@ pub(crate) fn make_unnamed(conn: &Connection, vol: i64) -> Result<()> {
 }
 
 /// Notes that a volume belongs to a thread, and is removed with it.
-fn set_thread(conn: &Connection, vol: i64, thread: i64) -> Result<()> {
+pub(crate) fn set_thread(conn: &Connection, vol: i64, thread: i64) -> Result<()> {
     conn.prepare_cached("UPDATE volume SET thread = ?2 WHERE id = ?1")?.execute([vol, thread])?;
     Ok(())
 }
 
-/// Removes merged layers that no fork uses any more.
+/// Removes the layers without an owner that no fork uses any more.
 pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "SELECT id FROM volume v WHERE substr(namespace, 1, length(?1)) = ?1
+        "SELECT id FROM volume v
+         WHERE (substr(namespace, 1, length(?1)) = ?1 OR id IN (SELECT volume FROM overlay))
            AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
     )?;
-    let unused: Vec<i64> =
-        statement.query_map([UNNAMED_LAYER_PREFIX], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))
+    loop {
+        let unused = statement.query_map([UNNAMED_LAYER_PREFIX], |row| row.get(0))?;
+        let unused: Vec<i64> = unused.collect::<rusqlite::Result<_>>()?;
+        if unused.is_empty() {
+            return Ok(());
+        }
+        // A removed layer may have been the last one over another.
+        unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))?;
+    }
 }
 
 /// Creates the volume of a fork.
-fn make_fork_volume(
+pub(crate) fn make_fork_volume(
     transaction: &mut WriteTransaction<'_>,
     base: &Volume,
     as_of: Option<i64>,
@@ -222,7 +236,8 @@ fn make_fork_volume(
         )?
         .execute([base.id, id])?;
     }
-    Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: layers })
+    let overlay = find_overlay(conn, &layers)?;
+    Ok(Volume { id, root: base.root, dirs: Arc::default(), base_layers: layers, overlay })
 }
 
 /// Inserts the row of a volume over a base. Without a namespace, it is a merged layer.
@@ -264,8 +279,10 @@ fn merge_layers(transaction: &mut WriteTransaction<'_>, root: i64, layers: &[Lay
         root,
         as_of: Some(first.as_of),
         base_layers: upper_layers.get(1..).unwrap_or(&[]),
+        overlay: None,
     };
-    let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), base_layers: &[] };
+    let as_of = Some(last.as_of);
+    let bottom = VolumeTree { conn, vol: last.vol, root, as_of, base_layers: &[], overlay: None };
     // The rows of the merged layers, and the names that they hide from the last layer.
     let mut rows: Vec<(Option<EntryRow>, i64, Vec<u8>)> = Vec::new();
     upper.merged(SQL, &[&ROOT_PARENT], &mut |row, parent, name| {
@@ -288,7 +305,7 @@ fn merge_layers(transaction: &mut WriteTransaction<'_>, root: i64, layers: &[Lay
 }
 
 /// Inserts the row that says whose fork a volume is. `base` is the volume that it was made from.
-fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()> {
+pub(crate) fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()> {
     let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
@@ -327,15 +344,18 @@ fn load_fork_volumes(conn: &Connection) -> Result<BTreeMap<String, Vec<i64>>> {
     Ok(volumes)
 }
 
-/// The namespace of the volume at the bottom of a fork.
-fn bottom_namespace(conn: &Connection, vol: i64) -> Result<Vec<String>> {
-    let mut statement = conn.prepare_cached("SELECT base, namespace FROM volume WHERE id = ?1")?;
-    let mut next = Some(vol);
-    let mut bottom = String::new();
-    while let Some(vol) = next {
-        (next, bottom) = statement.query_row([vol], |row| Ok((row.get(0)?, row.get(1)?)))?;
+/// The volume at the bottom of a fork, and its namespace.
+fn bottom_volume(conn: &Connection, vol: i64) -> Result<(i64, String)> {
+    let mut statement = conn.prepare_cached("SELECT id, base, namespace FROM volume WHERE id = ?1")?;
+    let mut vol = vol;
+    loop {
+        let (id, base, namespace): (_, Option<i64>, _) =
+            statement.query_row([vol], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        match base {
+            Some(base) => vol = base,
+            None => return Ok((id, namespace)),
+        }
     }
-    configured_namespace(&bottom)
 }
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
@@ -366,13 +386,24 @@ fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
             approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
             excluded: excluded.collect::<Result<_>>()?,
             created: Timestamp(row.get(7)?),
+            pinned_at: None,
             lease: None,
         };
         let (volume, origin) = (row.get(10)?, row.get(11)?);
         let thread = conn
             .prepare_cached("SELECT thread FROM volume WHERE id = ?1")?
             .query_row([volume], |row| row.get(0))?;
-        forks.push(ForkRecord { fork, volume, origin, namespace: bottom_namespace(conn, volume)?, thread });
+        let (bottom, namespace) = bottom_volume(conn, volume)?;
+        let overlay = conn
+            .prepare_cached("SELECT location, pinned FROM overlay WHERE volume = ?1")?
+            .query_row([bottom], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?)))
+            .optional()?;
+        let (directory, namespace, pinned_at) = match overlay {
+            Some((location, pinned)) => (Some(location), Vec::new(), pinned.map(RevisionNumber)),
+            None => (None, configured_namespace(&namespace)?, None),
+        };
+        let fork = Fork { pinned_at, ..fork };
+        forks.push(ForkRecord { fork, volume, origin, namespace, directory, thread });
     }
     Ok(forks)
 }

@@ -89,6 +89,13 @@ pub(crate) fn load_layers(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>>
     }
 }
 
+/// The lowest of these layers, if it is filled from a host directory.
+pub(crate) fn find_overlay(conn: &Connection, layers: &[Layer]) -> Result<Option<i64>> {
+    let Some(lowest) = layers.last() else { return Ok(None) };
+    let mut statement = conn.prepare_cached("SELECT 1 FROM overlay WHERE volume = ?1")?;
+    Ok(statement.exists([lowest.vol])?.then_some(lowest.vol))
+}
+
 impl<'c> VolumeTree<'c> {
     /// The tree one layer down.
     pub(crate) fn base(&self) -> Option<VolumeTree<'c>> {

@@ -37,7 +37,7 @@ mod grep;
 pub(crate) mod history;
 pub(crate) mod layers;
 mod open_file;
-mod read;
+pub(crate) mod read;
 pub(crate) mod tree;
 pub(crate) mod unchanged;
 mod walk;
@@ -97,7 +97,7 @@ impl VirtualStore {
         &self.database
     }
 
-    fn database_inner(&self) -> &Arc<DatabaseInner> {
+    pub(crate) fn database_inner(&self) -> &Arc<DatabaseInner> {
         &self.database.0
     }
 }
@@ -200,13 +200,7 @@ impl History for VirtualStore {
     }
 
     fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
-        let revision = if revision == RevisionNumber::NOW { self.latest_revision()? } else { revision };
-        if revision.0 < self.volume.forked_at().unwrap_or(0) || revision > self.latest_revision()? {
-            return Err(StoreError::NotFound);
-        }
-        let reader = self.database_inner().reader()?;
-        maintenance::check_readable(&reader, revision.0)?;
-        Ok(Arc::new(self.at(revision)))
+        Ok(Arc::new(self.view_of(revision)?))
     }
 
     /// The newest version of the database: what this volume and every other one holds now.
@@ -247,8 +241,13 @@ impl History for VirtualStore {
 }
 
 impl Forks for VirtualStore {
-    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+    /// The fork needs no other Store: everything that it shows is in the database.
+    fn fork(&self, _: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
         Ok(Arc::new(self.fork_for(fork)?))
+    }
+
+    fn shows_later_changes(&self) -> bool {
+        false
     }
 }
 
@@ -294,8 +293,29 @@ impl Maintenance for VirtualStore {
 }
 
 impl VirtualStore {
+    /// This volume as of a revision that it has and that can be read.
+    pub(crate) fn view_of(&self, revision: RevisionNumber) -> StoreResult<VirtualStore> {
+        let revision = if revision == RevisionNumber::NOW { self.latest_revision()? } else { revision };
+        if revision.0 < self.volume.forked_at().unwrap_or(0) || revision > self.latest_revision()? {
+            return Err(StoreError::NotFound);
+        }
+        let reader = self.database_inner().reader()?;
+        maintenance::check_readable(&reader, revision.0)?;
+        Ok(self.at(revision))
+    }
+
+    /// The directories below a directory.
+    pub(crate) fn directories_below(&self, top: i64) -> StoreResult<Vec<i64>> {
+        let below = self.read_transaction(|snapshot| snapshot.tree.below(top))?;
+        Ok(below.into_iter().filter(|(row, _)| row.is_directory()).map(|(row, _)| row.node).collect())
+    }
+
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
     /// Refuses to change the past.
-    fn check_changeable(&self) -> StoreResult<()> {
+    pub(crate) fn check_changeable(&self) -> StoreResult<()> {
         match self.as_of {
             Some(_) => Err(StoreError::unsupported("this is an earlier version, which can't be changed")),
             None => Ok(()),

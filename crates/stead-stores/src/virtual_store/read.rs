@@ -38,8 +38,8 @@ enum ParentTrust {
 }
 
 /// A read transaction.
-pub(super) struct ReadTransaction<'a> {
-    pub(super) tree: VolumeTree<'a>,
+pub(crate) struct ReadTransaction<'a> {
+    pub(crate) tree: VolumeTree<'a>,
     dir_cache: ReadDirCache<'a>,
 }
 
@@ -82,7 +82,7 @@ impl ReadTransaction<'_> {
 
 impl VirtualStore {
     /// Runs `read` in one read transaction.
-    pub(super) fn read_transaction<T>(
+    pub(crate) fn read_transaction<T>(
         &self,
         read: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
     ) -> Result<T> {

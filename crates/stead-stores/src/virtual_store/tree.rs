@@ -31,6 +31,9 @@ pub(crate) struct VolumeTree<'c> {
     pub(crate) as_of: Option<i64>,
     /// The layers below the volume, the nearest first.
     pub(crate) base_layers: &'c [Layer],
+    /// In a change of a fork of a host directory, the layer that is filled from the directory: a name that this layer has
+    /// not taken over is an error there. For reads it is `None`.
+    pub(crate) overlay: Option<i64>,
 }
 
 /// How far a directory's path exists.
@@ -43,7 +46,8 @@ pub(crate) struct ReachedDir {
 
 impl<'c> VolumeTree<'c> {
     pub(crate) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
-        VolumeTree { conn, vol: volume.id, root: volume.root, as_of, base_layers: &volume.base_layers }
+        let (vol, root, base_layers) = (volume.id, volume.root, &volume.base_layers);
+        VolumeTree { conn, vol, root, as_of, base_layers, overlay: None }
     }
 
     /// Selects the query over the live entries, or the one as of a revision.
@@ -56,7 +60,8 @@ impl<'c> VolumeTree<'c> {
         match (self.lookup_own(parent, name)?, self.base()) {
             (LayerLookup::Found(row), _) => Ok(Some(row)),
             (LayerLookup::NotHere, Some(base)) => base.child(parent, name),
-            (LayerLookup::Whiteout, _) | (LayerLookup::NotHere, None) => Ok(None),
+            (LayerLookup::NotHere, None) => self.check_taken_over(parent, name).map(|()| None),
+            (LayerLookup::Whiteout, _) => Ok(None),
         }
     }
 

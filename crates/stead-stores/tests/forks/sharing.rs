@@ -1,11 +1,12 @@
 //! What a fork shares with its base, what it doesn't share, and how it ends.
 
+use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
 use stead_core::store::{Fork, Forks, History, Maintenance, Page, QuotaLimits, StorePath, Usage};
-use stead_core::{ApprovalPolicy, Name, Store, StoreError, Timestamp, VfsPath};
-use stead_stores::{Database, DatabaseOptions};
+use stead_core::{ApprovalPolicy, Name, Store, StoreError, StoreResult, Timestamp, VfsPath};
+use stead_stores::{Database, DatabaseOptions, VirtualStore};
 
 use crate::{assert_sound, database, fork, names, node_path, read, remove, rename, write};
 
@@ -24,8 +25,13 @@ fn fork_record(owner: &str, name: &str) -> Fork {
         approval_policy: ApprovalPolicy::Changes,
         excluded: vec![VfsPath::parse("/a/inner").unwrap()],
         created: Timestamp(7),
+        pinned_at: None,
         lease: None,
     }
+}
+
+fn fork_for(base: &VirtualStore, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+    Forks::fork(base, Arc::new(base.clone()), fork)
 }
 
 #[test]
@@ -139,10 +145,10 @@ fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
     let draft = fork_record("coder", "draft");
-    Forks::fork(&base, &draft).unwrap();
-    assert!(matches!(Forks::fork(&base, &draft), Err(StoreError::AlreadyExists)));
+    fork_for(&base, &draft).unwrap();
+    assert!(matches!(fork_for(&base, &draft), Err(StoreError::AlreadyExists)));
     let reviewers_draft = fork_record("reviewer", "draft");
-    Forks::fork(&base, &reviewers_draft).unwrap();
+    fork_for(&base, &reviewers_draft).unwrap();
     // Another process finds it.
     let reopened = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
     assert_eq!(reopened.forks("coder").unwrap(), std::slice::from_ref(&draft));
@@ -155,7 +161,7 @@ fn a_fork_name_is_unique_and_the_forks_of_an_agent_are_listed() {
     assert_eq!(database.forks("coder").unwrap(), []);
     assert!(matches!(database.fork_store("coder", &draft.name), Err(StoreError::NotFound)));
     // The name is free again.
-    Forks::fork(&base, &draft).unwrap();
+    fork_for(&base, &draft).unwrap();
 }
 
 #[test]
@@ -163,16 +169,16 @@ fn a_fork_knows_where_it_comes_from_and_is_not_mistaken_for_another_of_its_name(
     let (database, _directory) = database();
     let base = database.store(["base"]).unwrap();
     write(&base, "f", "1");
-    let first = Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    let first = fork_for(&base, &fork_record("coder", "draft")).unwrap();
     let of_the_fork = Fork { created_by: "reviewer".into(), ..fork_record("coder", "second") };
-    first.forks().unwrap().fork(&of_the_fork).unwrap();
+    first.forks().unwrap().fork(Arc::clone(&first), &of_the_fork).unwrap();
     let records = database.fork_records("coder").unwrap();
     for record in &records {
         assert_eq!((record.origin.as_str(), &*record.namespace), ("coder", &["base".to_owned()][..]));
     }
     assert_eq!(read(&database.open_fork(&records[0]).unwrap(), "f").unwrap(), "1");
     first.maintenance().unwrap().destroy().unwrap();
-    Forks::fork(&base, &fork_record("coder", "draft")).unwrap();
+    fork_for(&base, &fork_record("coder", "draft")).unwrap();
     assert!(matches!(database.open_fork(&records[0]), Err(StoreError::NotFound)));
     assert_eq!(database.fork_records("coder").unwrap()[1].origin, "coder");
 }

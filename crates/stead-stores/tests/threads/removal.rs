@@ -62,7 +62,8 @@ fn a_fork_that_another_owner_has_outlives_the_thread() {
     own.write("/w/a", "1").unwrap();
     let (fork, _) = own.fork("/w", "draft".parse().unwrap(), key().to_string()).unwrap();
     let foreign = stead_core::store::Fork { owner: "reviewer".into(), lease: None, ..fork };
-    let store = Forks::fork(&thread.volume(["files"]).unwrap(), &foreign).unwrap();
+    let volume = thread.volume(["files"]).unwrap();
+    let store = Forks::fork(&volume, std::sync::Arc::new(volume.clone()), &foreign).unwrap();
     holder.finish_ending(begun(&holder, &key()), record(&key())).unwrap();
     assert_sound(&bench.database());
     let at = stead_core::store::NodePath::from_root(stead_core::store::StorePath::from_checked("a"));

@@ -51,7 +51,8 @@ pub struct ForgottenHistory {
 
 /// Selects the revisions that are kept whatever their age: those of snapshots, and those that forks are based on.
 pub(crate) const PINNED_REVISIONS: &str =
-    "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL";
+    "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL
+     UNION SELECT pinned AS revision FROM overlay WHERE pinned IS NOT NULL";
 
 /// Whether a revision can still be read.
 pub(crate) fn is_readable(conn: &Connection, revision: i64) -> Result<bool> {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use stead_core::store::StoreResult;
 
 use super::super::host::{self, HostStat, OpenMode};
-use super::super::mask::STATE_DIR_NAME;
+
 use super::super::options::{Confinement, LedgerOpenMode};
 use super::super::root::{Dir, Root};
 use crate::Database;
 use crate::ledger::{Ledger, LedgerDirectory};
+use crate::reserved_names::STATE_DIR_NAME;
 
 /// The names that the directories with displaced content have in a staging area.
 pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["displaced", "displaced-2"];
@@ -42,6 +43,11 @@ impl DirectoryIdentity {
         let (id, location, state, other_stores) =
             (directory_id(&root.stat), location_key(path, state), state.to_owned(), other_stores.to_vec());
         DirectoryIdentity { id, location, state, other_stores, staging_candidates }
+    }
+
+    /// Where the directory is.
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 
     /// Stead's state directory.
@@ -84,7 +90,7 @@ pub(in super::super) fn directory_id(stat: &HostStat) -> String {
 
 /// The key of a directory's location. If one of the directory and the state directory's parent contains the other, the
 /// key is relative, so that both can be moved or copied together.
-fn location_key(path: &Path, state: &Path) -> String {
+pub(in super::super) fn location_key(path: &Path, state: &Path) -> String {
     let state_parent = state.parent().unwrap_or(state);
     let text = match (path.strip_prefix(state_parent), state_parent.strip_prefix(path)) {
         (Ok(below), _) => [b"below ", path_bytes(below)].concat(),

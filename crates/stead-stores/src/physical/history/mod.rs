@@ -33,11 +33,11 @@ use super::host::{self, Errno, HostStat, OpenMode};
 use super::options::{DisplacedRetention, LedgerOpenMode, LedgerSource};
 use super::owner_access;
 use super::root::Dir;
-use crate::Durability;
 use crate::ledger::Ledger;
 use crate::virtual_store::capture::CaptureVolume;
+use crate::{Database, Durability};
 
-pub(super) use directory_identity::{DISPLACED_DIR_NAMES, DirectoryIdentity, directory_id};
+pub(super) use directory_identity::{DISPLACED_DIR_NAMES, DirectoryIdentity, directory_id, location_key};
 pub(super) use displaced::TreeFingerprint;
 pub(super) use ledger_transaction::LedgerTransaction;
 pub(super) use reconcile::DeadProcessState;
@@ -133,6 +133,25 @@ impl PhysicalHistory {
             }
         }
         Ok(ledger.clone())
+    }
+
+    /// The database of the ledger, which is created if there is none.
+    pub(super) fn database_or_create(&self) -> StoreResult<Database> {
+        let (source, durability) = &self.ledger_source;
+        let database = source.open(LedgerOpenMode::CreateIfMissing, self.identity.state(), *durability)?;
+        Ok(database.expect("a database is returned if it may be created"))
+    }
+
+    /// Whether forks read the directory from its snapshots.
+    pub(super) fn has_pinned_forks(&self) -> StoreResult<bool> {
+        let (source, durability) = &self.ledger_source;
+        let database = source.open(LedgerOpenMode::IfExists, self.identity.state(), *durability)?;
+        database.map_or(Ok(false), |database| database.has_pinned_forks(self.location()))
+    }
+
+    /// Where the directory is.
+    pub(super) fn location(&self) -> &str {
+        self.identity.location()
     }
 
     /// The volume that holds what snapshots captured of the directory, if there is one.

@@ -2,9 +2,11 @@
 //!
 //! This file has what all steps need: finding the slot, keeping what is displaced, writing rows and the change log.
 //! `write_steps` has the steps that write at one path, `name_steps` those that move, copy and remove, `subtree` what
-//! they do to whole directories. `fork_rows` is about forks, `quota` about usage.
+//! they do to whole directories. `fork_rows` is about forks, `live_rows` about forks of host directories, `quota` about
+//! usage.
 
 mod fork_rows;
+mod live_rows;
 mod name_steps;
 pub(crate) mod quota;
 mod subtree;
@@ -13,15 +15,16 @@ mod write_steps;
 pub(crate) use subtree::SUBTREE_TABLE;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 use stead_core::monitor::{CallMonitor, check_not_stopped};
 use stead_core::name::escape_name;
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, DisplacedContent, NodeId, NodePath, Parents, RevisionNumber, Side,
-    Step, StepOutcome, StorePath, check_symlink_target,
+    Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
+    QuotaRoot, RevisionNumber, SealedContent, Side, Step, StepOutcome, StorePath, check_symlink_target,
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
@@ -30,6 +33,7 @@ use crate::database::batch::{DirPaths, WriteTransaction};
 use crate::database::companion::{ChangeRecords, FilledSteps};
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
+use crate::overlay::{LiveFacts, NotTakenOver};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content::{CHUNK_SIZE, PreparedContent};
 use crate::virtual_store::dir_cache::DirCache;
@@ -47,9 +51,6 @@ impl VirtualStore {
     }
 
     /// Applies a change, and runs `before` and `after` in the same transaction.
-    ///
-    /// Content is hashed, and staged if it is large, on the caller's own thread. The rest is one job of the group
-    /// commit.
     pub(crate) fn apply_with(
         &self,
         commit_sync: CommitSync,
@@ -57,6 +58,39 @@ impl VirtualStore {
         before: impl FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut WriteTransaction<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
+        let prepared = self.prepare_change(change)?;
+        self.commit(commit_sync, &prepared, move |transaction, volume, prepared| {
+            before(transaction)?;
+            let applied = prepared.apply(transaction, volume, &LiveFacts::default())?;
+            after(transaction, &applied)?;
+            Ok(applied)
+        })
+    }
+
+    /// Applies a prepared change of a fork of a host directory. If the fork has to take something over first, nothing is
+    /// applied, and the answer says what.
+    pub(crate) fn apply_over_directory(
+        &self,
+        prepared: &Arc<PreparedChange>,
+        live_facts: Arc<LiveFacts>,
+    ) -> StoreResult<std::result::Result<Applied, NotTakenOver>> {
+        let missing = Arc::new(Mutex::new(None));
+        let found = Arc::clone(&missing);
+        let result = self.commit(prepared.sync, prepared, move |transaction, volume, prepared| {
+            let applied = prepared.apply(transaction, volume, &live_facts);
+            if let Err(DatabaseError::NotTakenOver(missing)) = &applied {
+                *found.lock() = Some(missing.clone());
+            }
+            applied
+        });
+        match missing.lock().take() {
+            Some(missing) => Ok(Err(missing)),
+            None => result.map(Ok),
+        }
+    }
+
+    /// Prepares a change: content is hashed, and staged if it is large, on the caller's own thread.
+    pub(crate) fn prepare_change(&self, change: Change) -> StoreResult<Arc<PreparedChange>> {
         let Change {
             operation,
             steps,
@@ -66,55 +100,46 @@ impl VirtualStore {
             expect_nodes,
             expect_free,
             blind_at,
-            sync: _,
+            sync,
             monitor,
         } = change;
-        let mut filled = FilledSteps::of(&records, |index| steps.get(index))?;
+        let filled = FilledSteps::of(&records, |index| steps.get(index))?;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
-        let volume = Arc::clone(&self.volume);
-        let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
-        let apply = move |transaction: &mut WriteTransaction<'_>| {
-            transaction.check_leases(&records)?;
+        Ok(Arc::new(PreparedChange {
+            operation,
+            steps: Mutex::new(steps),
+            filled,
+            quotas,
+            records,
+            revive,
+            expect_nodes,
+            expect_free,
+            blind_at,
+            sync: CommitSync::of(sync),
+            monitor,
+        }))
+    }
+
+    /// Runs `apply` as one job of the group commit.
+    fn commit(
+        &self,
+        commit_sync: CommitSync,
+        prepared: &Arc<PreparedChange>,
+        apply: impl FnOnce(&mut WriteTransaction<'_>, &Arc<Volume>, &PreparedChange) -> Result<Applied>
+        + Send
+        + 'static,
+    ) -> StoreResult<Applied> {
+        let only_removes = prepared.steps.lock().iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
+        let (volume, prepared) = (Arc::clone(&self.volume), Arc::clone(prepared));
+        let job = move |transaction: &mut WriteTransaction<'_>| {
+            transaction.check_leases(&prepared.records)?;
             volume.check_exists(transaction.conn)?;
-            before(transaction)?;
-            let mut change = VirtualChange::new(transaction, &volume, &operation, monitor.as_ref());
-            change.check_expected_nodes(&expect_nodes)?;
-            change.check_absent(&expect_free)?;
-            change.begin_counting(&quotas)?;
-            if blind_at.is_some() {
-                change.transaction.begin_lease_apart(steps.len())?;
-            }
-            let mut outcomes = Vec::with_capacity(steps.len());
-            for (index, (step, content)) in steps.into_iter().enumerate() {
-                change.check_cancelled()?;
-                change.step = index;
-                change.reviving = revive.get(&index).map(|node| node.0.cast_signed());
-                filled.begin(index, |node| change.path_of_node(node))?;
-                let outcome = change.apply_step(step, content)?;
-                filled.finish(index, outcome.attr);
-                outcomes.push(outcome);
-            }
-            change.finish_counting(&quotas)?;
-            if let Some(path) = &blind_at {
-                change.finish_blind(path)?;
-            }
-            change.transaction.write_records(&ChangeRecords {
-                volume: volume.id,
-                operation: &operation,
-                revision: change.revision,
-                is_new_revision: true,
-                is_pending: false,
-                records: &records,
-                filled: &filled,
-            })?;
-            let applied = change.finish(outcomes);
-            after(transaction, &applied)?;
-            Ok(applied)
+            apply(transaction, &volume, &prepared)
         };
         if only_removes {
-            self.database_inner().write_reserved(commit_sync, apply)
+            self.database_inner().write_reserved(commit_sync, job)
         } else {
-            self.database_inner().write(commit_sync, apply)
+            self.database_inner().write(commit_sync, job)
         }
     }
 
@@ -138,6 +163,11 @@ impl VirtualStore {
         Ok((step, content))
     }
 
+    /// The content of a sealed draft of this database.
+    pub(crate) fn prepared_draft(&self, sealed: SealedContent) -> StoreResult<PreparedContent> {
+        self.prepare_content(Content::Sealed(sealed))
+    }
+
     fn prepare_content(&self, content: Content) -> StoreResult<PreparedContent> {
         match content {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
@@ -152,6 +182,67 @@ impl VirtualStore {
                 _ => Err(StoreError::Invalid("the content belongs to another Store".into())),
             },
         }
+    }
+}
+
+/// A change whose content is ready to be stored. It can be applied again if it was refused.
+pub(crate) struct PreparedChange {
+    operation: Operation,
+    /// The steps, whose contents were taken out of them. The lock is there because the port lets a step be sent to another thread,
+    /// but not be used by two at once.
+    pub(crate) steps: Mutex<Vec<(Step, PreparedContent)>>,
+    filled: FilledSteps,
+    quotas: Vec<QuotaRoot>,
+    records: Vec<CompanionRecord>,
+    revive: BTreeMap<usize, NodeId>,
+    pub(crate) expect_nodes: Vec<(StorePath, NodeId)>,
+    pub(crate) expect_free: Vec<StorePath>,
+    blind_at: Option<StorePath>,
+    sync: CommitSync,
+    pub(crate) monitor: Option<Arc<dyn CallMonitor>>,
+}
+
+impl PreparedChange {
+    fn apply(
+        &self,
+        transaction: &mut WriteTransaction<'_>,
+        volume: &Arc<Volume>,
+        live_facts: &LiveFacts,
+    ) -> Result<Applied> {
+        let mut change =
+            VirtualChange::new(transaction, volume, &self.operation, self.monitor.as_ref(), live_facts);
+        change.check_expected_nodes(&self.expect_nodes)?;
+        change.check_absent(&self.expect_free)?;
+        change.begin_counting(&self.quotas)?;
+        let steps = self.steps.lock();
+        if self.blind_at.is_some() {
+            change.transaction.begin_lease_apart(steps.len())?;
+        }
+        let mut filled = self.filled.clone();
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for (index, (step, content)) in steps.iter().enumerate() {
+            change.check_cancelled()?;
+            change.step = index;
+            change.reviving = self.revive.get(&index).map(|node| node.0.cast_signed());
+            filled.begin(index, |node| change.path_of_node(node))?;
+            let outcome = change.apply_step(step, content)?;
+            filled.finish(index, outcome.attr);
+            outcomes.push(outcome);
+        }
+        change.finish_counting(&self.quotas)?;
+        if let Some(path) = &self.blind_at {
+            change.finish_blind(path)?;
+        }
+        change.transaction.write_records(&ChangeRecords {
+            volume: volume.id,
+            operation: &self.operation,
+            revision: change.revision,
+            is_new_revision: true,
+            is_pending: false,
+            records: &self.records,
+            filled: &filled,
+        })?;
+        Ok(change.finish(outcomes))
     }
 }
 
@@ -176,6 +267,8 @@ struct VirtualChange<'a, 'c> {
     reviving: Option<i64>,
     /// The revision that the newest fork is based on, once it was looked up; -1 if there is no fork.
     newest_fork_revision: Option<i64>,
+    /// What is known of the part of a host directory that the fork has not taken over.
+    live_facts: &'a LiveFacts,
 }
 
 /// A name in a directory, and its row if there is one.
@@ -210,6 +303,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         volume: &'a Arc<Volume>,
         operation: &'a Operation,
         cancel_watch: Option<&'a Arc<dyn CallMonitor>>,
+        live_facts: &'a LiveFacts,
     ) -> Self {
         let (learned_dirs, touched_dirs) = (DirPaths::default(), HashSet::new());
         let usage_tally = UsageTally::default();
@@ -226,6 +320,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             usage_tally,
             reviving: None,
             newest_fork_revision: None,
+            live_facts,
         }
     }
 
@@ -255,22 +350,22 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Applied { revision: self.revision.map(RevisionNumber), outcomes }
     }
 
-    fn apply_step(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
+    fn apply_step(&mut self, step: &Step, content: &PreparedContent) -> Result<StepOutcome> {
         match step {
-            Step::Write { at, options, .. } => self.write(&at, &content, &options),
-            Step::Edit { at, edit, expect, displaced } => self.edit(&at, &edit, expect, displaced),
-            Step::Append { at, options, .. } => self.append(&at, content, &options),
-            Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
-            Step::Symlink { at, parents, expect, .. } => self.symlink(&at, &content, parents, expect),
-            Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
+            Step::Write { at, options, .. } => self.write(at, content, options),
+            Step::Edit { at, edit, expect, displaced } => self.edit(at, edit, *expect, *displaced),
+            Step::Append { at, options, .. } => self.append(at, content, options),
+            Step::Mkdir { at, parents, mode } => self.mkdir(at, *parents, *mode),
+            Step::Symlink { at, parents, expect, .. } => self.symlink(at, content, *parents, *expect),
+            Step::SetAttr { at, mode, modified } => self.set_attr(at, *mode, *modified),
             Step::Remove { at, subtree, expect, if_missing, protected, displaced } => {
-                self.remove(&at, subtree, expect, if_missing, protected.as_ref(), displaced)
+                self.remove(at, *subtree, *expect, *if_missing, protected.as_ref(), *displaced)
             }
             Step::Rename { from, to, replace, parents, expect, protected } => {
-                self.rename(&from, &to, replace, parents, expect, &protected)
+                self.rename(from, to, *replace, *parents, *expect, protected)
             }
             Step::Copy { from, to, replace, parents, protected, displaced } => {
-                self.copy(&from, &to, replace, parents, protected.as_ref(), displaced)
+                self.copy(from, to, *replace, *parents, protected.as_ref(), *displaced)
             }
         }
     }
@@ -280,7 +375,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
     }
 
     fn tree(&self) -> VolumeTree<'a> {
-        VolumeTree::new(self.conn(), self.volume, None)
+        let overlay = self.volume.overlay;
+        VolumeTree { overlay, ..VolumeTree::new(self.conn(), self.volume, None) }
     }
 
     fn now(&self) -> i64 {

@@ -32,7 +32,7 @@ impl VirtualChange<'_, '_> {
         };
         self.refuse_root(&row)?;
         subtree.check(row.kind.to_kind())?;
-        expect.check(Some(row.tag()))?;
+        self.check_expected(expect, Some(&row))?;
         if row.is_directory() && self.has_children(row.node)? {
             if subtree == Subtree::EmptyDirectory {
                 return Err(StoreError::NotEmpty.into());
@@ -56,7 +56,7 @@ impl VirtualChange<'_, '_> {
         let from = self.slot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
         self.refuse_root(&row)?;
-        expect.check(Some(row.tag()))?;
+        self.check_expected(expect, Some(&row))?;
         let to = self.slot(to, parents, Side::To)?;
         if let Some(other) = &to.row {
             self.refuse_root(other)?;

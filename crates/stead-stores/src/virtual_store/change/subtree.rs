@@ -41,7 +41,7 @@ impl VirtualChange<'_, '_> {
             found = true;
             Ok(ControlFlow::Break(()))
         })?;
-        Ok(found)
+        Ok(found || self.has_live_children(directory)?)
     }
 
     /// Fails if an entry below `top` is protected.
@@ -64,7 +64,8 @@ impl VirtualChange<'_, '_> {
         };
         if self.is_fork() {
             let below = self.tree().below(top)?;
-            return below.iter().try_for_each(|(row, name)| check(row.node, row.parent, name, row.kind));
+            below.iter().try_for_each(|(row, name)| check(row.node, row.parent, name, row.kind))?;
+            return self.check_live_protected(top, protected);
         }
         let mut statement =
             self.conn().prepare_cached(below!("SELECT node, parent, name, kind FROM below"))?;
@@ -164,6 +165,7 @@ impl VirtualChange<'_, '_> {
 
     /// Removes everything below a directory of a fork, from the leaves upwards.
     fn delete_each_below(&mut self, top: i64, displaced: DisplacedContent) -> Result<()> {
+        self.require_whole(top)?;
         for (row, name) in self.tree().below(top)?.into_iter().rev() {
             self.check_cancelled()?;
             self.move_to_history(&row, &name, displaced)?;
@@ -177,6 +179,7 @@ impl VirtualChange<'_, '_> {
 
     /// Copies everything below one directory of a fork into another, which has to be new.
     fn copy_each_below(&mut self, top: i64, copy: i64) -> Result<()> {
+        self.require_whole(top)?;
         let below = self.tree().below(top)?;
         let (now, since) = (self.now(), self.revision()?);
         let nodes = self.transaction.fresh_nodes(below.len() as i64)?;

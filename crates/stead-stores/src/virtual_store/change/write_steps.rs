@@ -23,7 +23,7 @@ impl VirtualChange<'_, '_> {
     ) -> Result<StepOutcome> {
         let slot = self.slot(at, options.parents, Side::From)?;
         let existing = self.file_at(&slot)?;
-        options.expect.check(existing.map(|row| row.tag()))?;
+        self.check_expected(options.expect, existing.as_ref())?;
         self.usage_tally.is_restoring_content = matches!(content, PreparedContent::Stored { .. });
         let outcome = self.put_content(&slot, existing, content, options);
         self.usage_tally.is_restoring_content = false;
@@ -33,19 +33,15 @@ impl VirtualChange<'_, '_> {
     pub(super) fn append(
         &mut self,
         at: &NodePath,
-        content: PreparedContent,
+        content: &PreparedContent,
         options: &PutOptions,
     ) -> Result<StepOutcome> {
         let slot = self.slot(at, options.parents, Side::From)?;
         let existing = self.file_at(&slot)?;
-        options.expect.check(existing.map(|row| row.tag()))?;
-        let combined = match &existing {
-            Some(row) => {
-                options.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
-                append_content(self.conn(), row, content)?
-            }
-            None => content,
-        };
+        self.check_expected(options.expect, existing.as_ref())?;
+        let Some(row) = &existing else { return self.put_content(&slot, existing, content, options) };
+        options.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
+        let combined = append_content(self.conn(), row, content)?;
         self.put_content(&slot, existing, &combined, options)
     }
 
@@ -58,7 +54,7 @@ impl VirtualChange<'_, '_> {
     ) -> Result<StepOutcome> {
         let slot = self.slot(at, Parents::Required, Side::From)?;
         let row = self.file_at(&slot)?.ok_or(StoreError::NotFound)?;
-        expect.check(Some(row.tag()))?;
+        self.check_expected(expect, Some(&row))?;
         let size = row.size.cast_unsigned();
         if size > MAX_EDIT_SIZE {
             return Err(StoreError::TooLarge { size, limit: MAX_EDIT_SIZE }.into());
@@ -103,7 +99,7 @@ impl VirtualChange<'_, '_> {
         if slot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
             return Err(StoreError::AlreadyExists.into());
         }
-        expect.check(slot.row.map(|row| row.tag()))?;
+        self.check_expected(expect, slot.row.as_ref())?;
         let (content, size) = (target.store(self.conn())?, target.size());
         match &slot.row {
             Some(old) => {
@@ -134,10 +130,10 @@ impl VirtualChange<'_, '_> {
             ..old
         };
         if (new.mode, new.modified) == (old.mode, old.modified) {
-            return Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&old, false) });
+            return Ok(StepOutcome { before: Some(self.shown_tag(&old)?), ..outcome_of(&old, false) });
         }
         let updated = self.update(&old, new, ChangeKind::Attributes, &slot.name, DisplacedContent::Keep)?;
-        Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&updated, false) })
+        Ok(StepOutcome { before: Some(self.shown_tag(&old)?), ..outcome_of(&updated, false) })
     }
 
     /// The file at a slot, if something is there. Fails for a directory, and for a symlink with `Link`.
@@ -165,7 +161,7 @@ impl VirtualChange<'_, '_> {
             Some(old) => {
                 let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
                 let updated = self.update(&old, new, ChangeKind::Written, &slot.name, options.displaced)?;
-                Ok(StepOutcome { before: Some(old.tag()), ..outcome_of(&updated, false) })
+                Ok(StepOutcome { before: Some(self.shown_tag(&old)?), ..outcome_of(&updated, false) })
             }
             None => {
                 let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
@@ -178,7 +174,7 @@ impl VirtualChange<'_, '_> {
 }
 
 /// A file's content with more appended. Only the last chunk is written again.
-fn append_content(conn: &Connection, row: &EntryRow, addition: PreparedContent) -> Result<PreparedContent> {
+fn append_content(conn: &Connection, row: &EntryRow, addition: &PreparedContent) -> Result<PreparedContent> {
     let mut chunks = content::chunks(conn, row.content, row.size)?;
     let size = row.size + addition.size();
     let mut tail = Vec::new();
@@ -195,7 +191,7 @@ fn append_content(conn: &Connection, row: &EntryRow, addition: PreparedContent) 
         }
         Ok(())
     };
-    match &addition {
+    match addition {
         PreparedContent::Empty => {}
         PreparedContent::Single { bytes, .. } => append(bytes)?,
         PreparedContent::Chunked { chunks, .. } => {

@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::mask::is_at_or_below;
-
 /// How many nodes that no caller has asked for one generation holds. There are at most two generations.
 const GENERATION_SIZE: usize = 8_192;
 
 #[derive(Debug, Default)]
-pub(super) struct NodePathTable(Mutex<NodePathGenerations>);
+pub(crate) struct NodePathTable(Mutex<NodePathGenerations>);
 
 #[derive(Debug, Default)]
 struct NodePathGenerations {
@@ -26,7 +24,7 @@ struct NodePathGenerations {
 
 impl NodePathTable {
     /// Remembers the path of a node.
-    pub(super) fn remember(&self, ino: u64, path: &[u8]) {
+    pub(crate) fn remember(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
         if let Some(remembered) = tables.named_by_caller.get_mut(&ino) {
             if **remembered != *path {
@@ -44,7 +42,7 @@ impl NodePathTable {
     }
 
     /// Returns where a node was last seen. From now on the node stays in the table until [`NodePathTable::forget`].
-    pub(super) fn path(&self, ino: u64) -> Option<Arc<[u8]>> {
+    pub(crate) fn path(&self, ino: u64) -> Option<Arc<[u8]>> {
         let tables = &mut *self.0.lock();
         if let Some(path) = tables.named_by_caller.get(&ino) {
             return Some(path.clone());
@@ -54,17 +52,17 @@ impl NodePathTable {
         Some(path)
     }
 
-    pub(super) fn forget(&self, ino: u64) {
+    pub(crate) fn forget(&self, ino: u64) {
         self.0.lock().named_by_caller.remove(&ino);
     }
 
     /// Updates the paths after `from`, and everything below it, was renamed to `to`.
-    pub(super) fn rename(&self, from: &[u8], to: &[u8]) {
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) {
         self.rewrite(|path| is_at_or_below(path, from).then(|| [to, &path[from.len()..]].concat()));
     }
 
     /// Updates the paths after two names were exchanged.
-    pub(super) fn exchange(&self, first: &[u8], second: &[u8]) {
+    pub(crate) fn exchange(&self, first: &[u8], second: &[u8]) {
         self.rewrite(|path| {
             if is_at_or_below(path, first) {
                 Some([second, &path[first.len()..]].concat())
@@ -84,6 +82,11 @@ impl NodePathTable {
             }
         }
     }
+}
+
+/// Whether `path` is `ancestor` or lies below it.
+fn is_at_or_below(path: &[u8], ancestor: &[u8]) -> bool {
+    path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 #[cfg(test)]
