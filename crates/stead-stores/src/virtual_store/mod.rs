@@ -33,6 +33,7 @@ mod draft;
 pub(crate) mod entry_row;
 mod feed;
 pub(crate) mod fork;
+pub(crate) mod fork_sync;
 mod grep;
 pub(crate) mod history;
 pub(crate) mod layers;
@@ -50,10 +51,10 @@ use std::sync::Arc;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId,
-    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
-    RevisionSet, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage, VerifyReport,
-    WalkEntry,
+    DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, SidesQuery, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage,
+    VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
@@ -249,6 +250,14 @@ impl History for VirtualStore {
 impl Forks for VirtualStore {
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
         Ok(Arc::new(self.fork_for(fork)?))
+    }
+
+    fn target(&self) -> StoreResult<StoreId> {
+        Ok(self.fork_target()?)
+    }
+
+    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+        Ok(self.fork_sides(query)?)
     }
 }
 
