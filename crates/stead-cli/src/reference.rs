@@ -113,7 +113,9 @@ fn tools_page() -> String {
         write!(page, "\n## {}\n\n{}\n", tool.name, tool.description).unwrap();
         page.push_str(match tool.offered {
             OfferedWhen::Always => "",
-            OfferedWhen::WithHistory => "\nOffered only if the configuration enables it.\n",
+            OfferedWhen::WithHistory | OfferedWhen::WithForks => {
+                "\nOffered only if the configuration enables it.\n"
+            }
             OfferedWhen::WithState => "\nOffered only to agents that have a State.\n",
             OfferedWhen::InOrganization => {
                 "\nOffered only to agents of an organization whose records give them the tool.\n"

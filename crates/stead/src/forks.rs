@@ -11,6 +11,7 @@ use stead_stores::database::Snapshot;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fork_access::shown_fork;
+use crate::fork_merge::FoundFork;
 use crate::stead::{Stead, SteadBuilder};
 use crate::stores::Stores;
 
@@ -92,7 +93,7 @@ enum BaseView {
 }
 
 /// The logical path of a fork.
-fn fork_prefix(name: &ForkName) -> VfsPath {
+pub(crate) fn fork_prefix(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a valid path component")
 }
 
@@ -133,7 +134,7 @@ fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
 }
 
 /// The kind of an error, for the audit record.
-fn error_kind(error: &Error) -> Option<ErrorKind> {
+pub(crate) fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
 }
 
@@ -285,31 +286,27 @@ impl Stead {
         }
     }
 
-    /// The differences between a fork and its base as it was when the fork was made.
-    pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
-        self.single_record("diff", Some(&format!("/forks/{name}")), error_kind, |stead| {
-            let fork = stead.find_fork(name)?;
-            let prefix = fork_prefix(&fork.name);
-            // Everything that a fork's own revisions changed is a difference from its base.
-            let newest = stead.vfs.revision_at(&prefix, PointInTime::Now)?;
-            let first = RevisionId { number: RevisionNumber(0), ..newest };
-            Ok(stead.vfs.diff(&prefix, first, PointInTime::Now, options)?)
-        })
-    }
-
-    /// Deletes a fork, which may be a withheld one, and returns this stead without it. Content that something else refers
+    /// Deletes a fork, which may be a withheld one or `OWNER/FORK` of another agent ([`Stead::forks_of_others`]), and returns
+    /// this stead without it. Content that something else refers
     /// to is kept.
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
         let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
             let withheld = stead.forks.withheld.iter().find(|entry| entry.fork.name.as_str() == name);
-            let ForkEntry { fork, store, .. } = withheld.map_or_else(|| stead.fork_entry(name), Ok)?;
+            let found = match withheld {
+                Some(ForkEntry { fork, store, .. }) => {
+                    FoundFork { fork: fork.clone(), store: Arc::clone(store), is_own: true }
+                }
+                None => stead.find_any_fork(name)?,
+            };
+            let FoundFork { fork, store, .. } = found;
             stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
                 store.require_maintenance()?.destroy()
             })?;
-            Ok((fork.name.clone(), store.id()))
+            Ok((fork.owner, fork.name, store.id()))
         });
-        let (name, store) = &discarded.map_err(|error| match &error {
+        let own = self.owner().to_string();
+        let (owner, name, store) = &discarded.map_err(|error| match &error {
             Error::Vfs(vfs_error) => match vfs_error.store_error() {
                 Some(StoreError::Invalid(message)) => {
                     Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {message}"))
@@ -323,7 +320,7 @@ impl Stead {
         let workspaces = self.vfs.router().workspaces_and_barriers().filter(remains).cloned().collect();
         let mut forks = self.forks.clone();
         for entries in [&mut forks.entries, &mut forks.withheld] {
-            entries.retain(|other| other.fork.name != *name);
+            entries.retain(|other| *owner != own || other.fork.name != *name);
         }
         self.with_forks(workspaces, forks)
     }
@@ -331,6 +328,11 @@ impl Stead {
     /// The fork of this name.
     pub fn find_fork(&self, name: &str) -> Result<&Fork> {
         self.fork_entry(name).map(|entry| &entry.fork)
+    }
+
+    /// The Store of the fork of this name.
+    pub(crate) fn fork_store(&self, name: &str) -> Result<Arc<dyn Store>> {
+        self.fork_entry(name).map(|entry| Arc::clone(&entry.store))
     }
 
     fn fork_entry(&self, name: &str) -> Result<&ForkEntry> {

@@ -8,10 +8,10 @@ use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
-    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
-    Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord, Subscription, Usage,
-    VerifyReport, WalkEntry,
+    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId,
+    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, SidesQuery, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord,
+    Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 use stead_stores::MemoryStore;
@@ -340,6 +340,14 @@ impl Forks for LazyStore {
 
     fn shows_later_changes(&self) -> bool {
         self.abilities.live_forks
+    }
+
+    fn target(&self) -> StoreResult<StoreId> {
+        self.store()?.require_forks()?.target()
+    }
+
+    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+        self.store()?.require_forks()?.sides(query)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod doctor;
 mod error;
 mod fork_access;
+mod fork_merge;
 mod forks;
 mod host_locations;
 mod lazy_audit_log;

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use stead_core::Vfs;
+use stead_core::store::Fork;
 use stead_core::tools::{
-    ApprovalAnswer, ApprovalQuestion, CreatedSnapshot, Failure, Reply, Snapshots, Tool, Toolbox,
+    ApprovalAnswer, ApprovalQuestion, CreatedSnapshot, Failure, ForkOperations, Reply, Snapshots, Tool,
+    Toolbox,
 };
-use stead_core::vfs::PointInTime;
+use stead_core::vfs::{DiffOptions, Difference, MergeOptions, MergeResult, PointInTime};
+use stead_core::{Vfs, VfsPath};
 
 use crate::error::Error;
 use crate::stead::Stead;
@@ -18,7 +20,7 @@ impl Stead {
     pub fn toolbox(&self) -> Toolbox {
         let snapshots = Arc::new(SteadSnapshots(self.clone()));
         let toolbox = Toolbox::new(self.vfs().clone()).with_choice(self.tool_choice.clone());
-        let toolbox = toolbox.with_snapshots(snapshots);
+        let toolbox = toolbox.with_snapshots(snapshots).with_forks(Arc::new(SteadForks(self.clone())));
         match &self.folders {
             Some(folders) => toolbox.with_folders(Arc::clone(folders)),
             None => toolbox,
@@ -94,6 +96,44 @@ impl Snapshots for SteadSnapshots {
         let name = snapshot.label.unwrap_or_else(|| format!("#{}", snapshot.id));
         let left_out = stead.left_out_of_snapshot(path)?;
         Ok(CreatedSnapshot { name, revision: snapshot.revision, at: snapshot.at, left_out })
+    }
+}
+
+/// Forks for a stead's tools.
+struct SteadForks(Stead);
+
+impl fmt::Debug for SteadForks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SteadForks").finish_non_exhaustive()
+    }
+}
+
+impl ForkOperations for SteadForks {
+    fn fork(&self, vfs: &Vfs, prefix: &str, name: &str) -> Result<Fork, Failure> {
+        Ok(self.0.with_vfs(vfs).fork(prefix, name)?.find_fork(name)?.clone())
+    }
+
+    fn diff(&self, vfs: &Vfs, fork: &str, options: DiffOptions) -> Result<Vec<Difference>, Failure> {
+        Ok(self.0.with_vfs(vfs).diff_fork(fork, options)?)
+    }
+
+    fn update(&self, vfs: &Vfs, fork: &str, options: &MergeOptions) -> Result<MergeResult, Failure> {
+        Ok(self.0.with_vfs(vfs).update_fork(fork, options)?)
+    }
+
+    fn merge(&self, vfs: &Vfs, fork: &str, options: &MergeOptions) -> Result<MergeResult, Failure> {
+        Ok(self.0.with_vfs(vfs).merge_fork(fork, options)?)
+    }
+
+    fn discard(&self, vfs: &Vfs, fork: &str) -> Result<(), Failure> {
+        self.0.with_vfs(vfs).discard(fork)?;
+        Ok(())
+    }
+
+    fn prefixes(&self, fork: &str) -> Vec<VfsPath> {
+        let own = self.0.find_fork(fork).ok();
+        let base = own.map(|fork| fork.base_prefix.clone());
+        base.into_iter().chain(VfsPath::parse(&format!("/forks/{fork}")).ok()).collect()
     }
 }
 

@@ -9,15 +9,31 @@
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
+/// A line of the newest version of a text, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlamedLine {
+    /// The index of the version that wrote the line.
+    pub version: usize,
+    /// The line's index in that version.
+    pub index: usize,
+    /// The line, with its ending.
+    pub line: Vec<u8>,
+}
+
 /// The lines of the newest version, each with the index of the version that wrote it.
 ///
 /// `versions` are the contents, oldest first. Lines of the first version belong to it.
 pub fn blame(versions: &[impl AsRef<[u8]>]) -> Vec<(usize, Vec<u8>)> {
+    blame_lines(versions).into_iter().map(|line| (line.version, line.line)).collect()
+}
+
+/// Like [`blame`], with the place of each line in the version that wrote it.
+pub fn blame_lines(versions: &[impl AsRef<[u8]>]) -> Vec<BlamedLine> {
     let mut lines: Vec<&[u8]> = Vec::new();
-    let mut writers: Vec<usize> = Vec::new();
+    let mut writers: Vec<(usize, usize)> = Vec::new();
     for (version, content) in versions.iter().enumerate() {
         let new_lines: Vec<&[u8]> = content.as_ref().split_inclusive(|&byte| byte == b'\n').collect();
-        let mut new_writers = vec![version; new_lines.len()];
+        let mut new_writers: Vec<_> = (0..new_lines.len()).map(|index| (version, index)).collect();
         for op in capture_diff_slices(Algorithm::Myers, &lines, &new_lines) {
             if let DiffOp::Equal { old_index, new_index, len } = op {
                 new_writers[new_index..new_index + len].copy_from_slice(&writers[old_index..old_index + len]);
@@ -25,7 +41,8 @@ pub fn blame(versions: &[impl AsRef<[u8]>]) -> Vec<(usize, Vec<u8>)> {
         }
         (lines, writers) = (new_lines, new_writers);
     }
-    writers.into_iter().zip(lines.into_iter().map(<[u8]>::to_vec)).collect()
+    let blamed = writers.into_iter().zip(lines);
+    blamed.map(|((version, index), line)| BlamedLine { version, index, line: line.to_vec() }).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Three-way merge: of any values, and of text by line.
 
-use similar::{MergeResolution, TextMerge};
+use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
 
 /// The largest content that is merged by line, in bytes. Larger content merges only if one side is unchanged.
-const MAX_MERGE_SIZE: usize = 32 << 20;
+pub(crate) const MAX_MERGE_SIZE: usize = 32 << 20;
 
 /// Returns the side that changed, or `None` if both changed differently.
 pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T> {
@@ -17,23 +17,16 @@ pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T>
 }
 
 /// Combines both sides' changes to `base`. Returns `None` if both changed the same lines, or if both changed and one
-/// side isn't text or is too large.
+/// side is binary or too large.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     if let Some(changed_side) = pick(&base, &ours, &theirs) {
         return Some(changed_side.to_vec());
     }
-    if [base, ours, theirs].iter().any(|side| side.len() > MAX_MERGE_SIZE || !is_text(side)) {
+    if [base, ours, theirs].iter().any(|side| side.len() > MAX_MERGE_SIZE || is_binary(side)) {
         return None;
     }
-    let merge = TextMerge::from_lines(base, ours, theirs);
-    let clean = merge.regions().iter().all(|region| region.resolution() != MergeResolution::Conflict);
-    let mut merged = Vec::with_capacity(ours.len().max(theirs.len()));
-    (clean && merge.to_writer(&mut merged).is_ok()).then_some(merged)
-}
-
-/// Whether the bytes are text: valid UTF-8 without NUL.
-fn is_text(bytes: &[u8]) -> bool {
-    memchr::memchr(0, bytes).is_none() && std::str::from_utf8(bytes).is_ok()
+    let merge = TextMerge::new(base, ours, theirs);
+    merge.is_clean().then(|| merge.to_bytes(&MergeLabels::FORK))
 }
 
 #[cfg(test)]

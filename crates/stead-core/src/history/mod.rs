@@ -14,8 +14,11 @@
 
 pub mod blame;
 pub mod diff;
+pub mod line_diff;
 pub mod merge;
 mod steps;
+pub mod text_merge;
+pub mod tree_merge;
 mod undo;
 
 pub use steps::RevertAction;

@@ -1,4 +1,4 @@
-//! Turns a revert plan into steps, in an order in which a Store can apply them.
+//! Turns a plan (of a revert or a merge) into steps, in an order in which a Store can apply them.
 //!
 //! The order: unlock directories that even their owner can't use; remove files; move nodes aside that could be in the
 //! way; remove directories; create directories and move nodes to their new paths, from the top down; write content and
@@ -10,7 +10,7 @@ use crate::history::undo::{DesiredState, NodeConflict, PlannedContent, PlannedNo
 use crate::identity::OperationId;
 use crate::store::{
     Attr, Content, ContentRef, CurrentNode, DisplacedContent, IfMissing, NodeId, NodeKind, NodePath, Parents,
-    Precondition, PutOptions, Replace, RevisionSet, Step, StorePath, StoreResult, Subtree,
+    Precondition, PutOptions, Replace, Step, StorePath, StoreResult, Subtree,
 };
 
 /// The permission bits that the owner of a directory needs to reach and change its entries. A host enforces them
@@ -76,18 +76,19 @@ pub(crate) struct RevertSteps {
 const DIRECTORY_NOT_EMPTY: &str =
     "the directory isn't empty, so it is kept; to undo an earlier operation, pass its id";
 
-/// Orders a revert plan into steps, and turns what can't be done into conflicts. `temp_directory` is an existing
+/// Orders a plan into steps, and turns what can't be done into conflicts. `current` has every node that the plan names, as
+/// a node or as a directory, if the Store has it now. `temp_directory` is an existing
 /// directory where nodes may lie for a while during the change.
 pub(crate) fn order_steps(
     plan: RevertPlan,
-    revisions: &RevisionSet,
+    current: &HashMap<NodeId, CurrentNode>,
     temp_directory: &StorePath,
     view: &mut dyn StoreView,
 ) -> StoreResult<RevertSteps> {
     let RevertPlan { targets, conflicts, mut operations_by_node } = plan;
     let (replacements, moved_directories, kept_directories) = (HashMap::new(), Vec::new(), Vec::new());
     let mut planner =
-        StepPlanner { targets, conflicts, revisions, replacements, moved_directories, kept_directories };
+        StepPlanner { targets, conflicts, current, replacements, moved_directories, kept_directories };
     while planner.drop_impossible(view)? {}
     for conflict in &planner.conflicts {
         operations_by_node.remove(&conflict.node);
@@ -106,7 +107,8 @@ pub(crate) fn order_steps(
 struct StepPlanner<'d> {
     targets: BTreeMap<NodeId, PlannedNode>,
     conflicts: Vec<NodeConflict>,
-    revisions: &'d RevisionSet,
+    /// The nodes that exist now.
+    current: &'d HashMap<NodeId, CurrentNode>,
     /// Directories to be revived whose path is taken by another directory, which replaces them.
     replacements: HashMap<NodeId, StorePath>,
     /// Directories to be moved, with their current paths.
@@ -117,7 +119,7 @@ struct StepPlanner<'d> {
 
 impl StepPlanner<'_> {
     fn current(&self, node: NodeId) -> Option<&CurrentNode> {
-        self.revisions.current.get(&node)
+        self.current.get(&node)
     }
 
     /// The path that a node will have; `None` if a directory above it won't exist.
@@ -339,7 +341,7 @@ impl StepPlanner<'_> {
         locked.sort_by_key(depth_now);
         // If only one node changes, nothing inside a locked directory does.
         for node in locked.into_iter().filter(|_| nodes.len() > 1) {
-            let current = &self.revisions.current[&node];
+            let current = &self.current[&node];
             let mode = current.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
             steps.steps.push(Step::SetAttr {
                 at: NodePath::from_root(current.path.clone()),
@@ -355,7 +357,7 @@ impl StepPlanner<'_> {
             .filter(|&node| self.is_removed(node))
             .partition(|&node| self.is_directory_now(node));
         for node in files {
-            let current = &self.revisions.current[&node];
+            let current = &self.current[&node];
             steps.steps.push(remove_step(&current.path, Subtree::File, Precondition::Tag(current.tag)));
             steps.changes.push(RevertChange {
                 node,
@@ -375,7 +377,7 @@ impl StepPlanner<'_> {
             moved_nodes.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| is_recreated(&node));
         let mut temp_paths: HashMap<NodeId, StorePath> = HashMap::new();
         for (number, &node) in moved_nodes.iter().enumerate().filter(|_| !moves_directly) {
-            let current = &self.revisions.current[&node];
+            let current = &self.current[&node];
             let temp_path =
                 temp_directory.child(format!(".stead-aside-{number}-{:x}", current.tag.0 as u64).as_bytes());
             steps.steps.push(rename_step(&current.path, &temp_path, self.precondition(node)));
@@ -384,7 +386,7 @@ impl StepPlanner<'_> {
 
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
-            let current = &self.revisions.current[&node];
+            let current = &self.current[&node];
             // If a directory above it lies aside, so does this one.
             let path = self.nearest_moved_directory(&current.path).and_then(|(moved_path, moved)| {
                 let rest = StorePath::from_checked(current.path.strip_prefix(moved_path)?);
@@ -418,7 +420,7 @@ impl StepPlanner<'_> {
         arrivals.sort_by_key(|(path, ..)| path.depth());
         for (path, node, desired) in arrivals {
             if self.is_moved(node) {
-                let current = &self.revisions.current[&node];
+                let current = &self.current[&node];
                 let (from, expect) = match temp_paths.get(&node) {
                     Some(temp_path) => (temp_path.clone(), Precondition::Any),
                     None => (current.path.clone(), self.precondition(node)),

@@ -28,7 +28,8 @@ pub struct Change {
     /// Records that are committed together with the change. If they can't be, nothing is applied.
     pub records: Vec<CompanionRecord>,
     /// Which step, by its index, brings which removed node back. A Store that tracks nodes gives what the step makes
-    /// this id, if the node existed once and is gone.
+    /// this id, if the node existed once and is gone. In a fork, and in a Store that has forks, this may also be a node of
+    /// the other one that never existed here, so that a merged file is the same node on both sides.
     pub revive: BTreeMap<usize, NodeId>,
     /// Paths of directories that must still be these nodes: the caller refers to a node, but was authorized by the path
     /// that the node had. If another node is there, nothing is applied, and the Store returns

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::audit::AuditRecord;
 use crate::identity::OperationId;
 use crate::name::is_plain_identifier;
-use crate::store::{LeaseId, NodeId, RevisionNumber, StorePath, StoreResult, VersionTag};
+use crate::store::{LeaseId, NewForkSync, NodeId, RevisionNumber, StorePath, StoreResult, VersionTag};
 
 /// The longest key of a record, in bytes.
 const MAX_KEY: usize = 4_096;
@@ -30,6 +30,8 @@ pub enum CompanionRecord {
     Undoes(Vec<OperationId>),
     /// A row that replaces the one with the same kind and key.
     Row(CompanionRow),
+    /// That the Store, a fork, takes in changes of the Store that it was made from.
+    ForkSync(Box<NewForkSync>),
     /// The lease under which the change is made. Nothing is written: if the lease is gone or has expired by the database's
     /// clock, the Store refuses the change with [`crate::StoreError::LeaseExpired`].
     Lease(LeaseId),

@@ -1,5 +1,6 @@
 //! Forks: the port, their names, and the record of who owns one and which Workspace it was made from.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Debug};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,9 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::identity::OperationId;
 use crate::name::escape_name;
 use crate::path::VfsPath;
-use crate::store::{LeaseId, QuotaLimits, RevisionNumber, Store, StoreResult};
+use crate::store::{
+    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StoreResult,
+};
 use crate::workspace::ApprovalPolicy;
 
 /// A Store that can be forked.
@@ -28,6 +32,91 @@ pub trait Forks: Debug + Send + Sync {
     /// Whether a fork that isn't pinned shows later changes of this Store at names that the fork itself has not changed.
     /// Such a fork has node ids of its own. Otherwise its nodes are those of the base.
     fn shows_later_changes(&self) -> bool;
+
+    /// The Store that this one, a fork, was made from. Fails like [`Forks::sides`].
+    fn target(&self) -> StoreResult<StoreId>;
+
+    /// The three sides of this Store, which is a fork: everything that the fork or the Store that it was made from has changed,
+    /// all as of one moment. Returns [`StoreError::Unsupported`] if this Store isn't a fork, and [`StoreError::Expired`] if the
+    /// Store that it was made from is gone.
+    ///
+    /// [`StoreError::Unsupported`]: crate::StoreError::Unsupported
+    /// [`StoreError::Expired`]: crate::StoreError::Expired
+    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides>;
+}
+
+/// What the sides of a fork are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SidesQuery {
+    /// The base is the target as it was when the fork took in its changes the last time. The sides are the present ones.
+    SinceSync,
+    /// The base is the fork as it was at a revision, and the target is as it was at another one. This is for a fork that was
+    /// merged at these revisions and has not yet taken in the result.
+    AfterMerge {
+        /// The revision of the fork that was merged.
+        fork_revision: RevisionNumber,
+        /// The revision of the target that the merge made.
+        target_revision: RevisionNumber,
+    },
+}
+
+/// What a fork and the Store that it was made from, its target, have changed since their base.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ForkSides {
+    /// The Store that the fork was made from.
+    pub target: StoreId,
+    /// Which changes of the target the fork has taken in.
+    pub sync: ForkSync,
+    /// The newest revision that the sides show, of the fork and of the target.
+    pub revision: RevisionNumber,
+    /// Every node that at least one of them has changed, with its state in the base; `None` if it didn't exist there.
+    pub nodes: BTreeMap<NodeId, Option<NodeState>>,
+    /// These nodes and the directories that a state of them names, as the target has them.
+    pub in_target: HashMap<NodeId, CurrentNode>,
+    /// The same as the fork has them.
+    pub in_fork: HashMap<NodeId, CurrentNode>,
+}
+
+impl ForkSides {
+    /// Sides without nodes.
+    pub fn new(target: StoreId, sync: ForkSync, revision: RevisionNumber) -> Self {
+        let (nodes, in_target, in_fork) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        ForkSides { target, sync, revision, nodes, in_target, in_fork }
+    }
+}
+
+/// Which changes of its target a fork has taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkSync {
+    /// A number that grows with every sync. The next sync names it, so that two can't be made at once.
+    pub number: i64,
+    /// The revision of the target up to which its changes are in the fork.
+    pub target_revision: RevisionNumber,
+    /// The nodes whose base is an older revision of the target: their changes were in conflict or left out.
+    pub behind: BTreeMap<NodeId, RevisionNumber>,
+    /// The nodes that an update wrote with conflict markers.
+    pub marked: BTreeSet<NodeId>,
+    /// The merges of the fork whose result it has taken in.
+    pub merges: BTreeSet<OperationId>,
+}
+
+/// That a fork takes in changes of its target: a companion record of the change that does it.
+///
+/// If the last sync of the fork isn't the one with the number `after`, the Store refuses the change with
+/// [`StoreError::Conflict`](crate::StoreError::Conflict).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewForkSync {
+    /// The number of the sync before it.
+    pub after: i64,
+    /// The revision of the target up to which its changes are in the fork then.
+    pub target_revision: RevisionNumber,
+    /// The merge whose result the fork takes in, if it is one.
+    pub merge: Option<OperationId>,
+    /// As in [`ForkSync`].
+    pub behind: BTreeMap<NodeId, RevisionNumber>,
+    /// The nodes that this change writes with conflict markers.
+    pub marked: BTreeSet<NodeId>,
 }
 
 /// The maximum length of a fork's name, in bytes.

@@ -60,7 +60,7 @@ pub use companion::{
 pub use draft::{Draft, DraftBase, OpenContent, SealedContent};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
 pub use feed::{ChangeFeed, ChangeKind, Feed, FeedEntry};
-pub use fork::{Fork, ForkName, Forks, InvalidForkName};
+pub use fork::{Fork, ForkName, ForkSides, ForkSync, Forks, InvalidForkName, NewForkSync, SidesQuery};
 pub use history::{
     ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
 };

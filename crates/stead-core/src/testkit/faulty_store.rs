@@ -9,10 +9,10 @@ use crate::identity::Operation;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath,
-    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
-    SealedContent, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord, Subscription,
-    Usage, VerifyReport, WalkEntry,
+    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId,
+    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, SealedContent, SidesQuery, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult,
+    StoredRecord, Subscription, Usage, VerifyReport, WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -247,6 +247,14 @@ impl Forks for FaultyStore {
 
     fn shows_later_changes(&self) -> bool {
         self.store.forks().is_some_and(|forks| forks.shows_later_changes())
+    }
+
+    fn target(&self) -> StoreResult<StoreId> {
+        self.connection.call(|| self.store.require_forks()?.target())
+    }
+
+    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+        self.connection.call(|| self.store.require_forks()?.sides(query))
     }
 }
 

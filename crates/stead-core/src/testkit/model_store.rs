@@ -64,9 +64,8 @@ impl ModelStore {
                 log.append(&AuditRecord { duration: began.elapsed(), ..*record })
             }
             (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
-            (CompanionRecord::Row(_) | CompanionRecord::Lease(_), _) | (_, None) => {
-                Err(StoreError::unsupported("this Store keeps no companion records"))
-            }
+            (CompanionRecord::Row(_) | CompanionRecord::ForkSync(_) | CompanionRecord::Lease(_), _)
+            | (_, None) => Err(StoreError::unsupported("this Store keeps no companion records")),
         };
         records.into_iter().try_for_each(append)
     }

@@ -26,6 +26,7 @@ mod approval_question;
 mod arguments;
 mod files;
 mod folders;
+mod forks;
 mod history;
 mod page;
 mod reply;
@@ -37,6 +38,7 @@ mod toolbox;
 
 pub use approval_question::ApprovalQuestion;
 pub use arguments::Arguments;
+pub use forks::ForkOperations;
 pub use history::{CreatedSnapshot, Snapshots};
 pub use reply::{Block, Failure, Note, Reply, ResultFormat, file_uri};
 pub use schema::{Field, FieldType};
@@ -82,6 +84,8 @@ pub enum OfferedWhen {
     Always,
     /// If the configuration enables history or names the tool.
     WithHistory,
+    /// If the configuration enables forks or names the tool.
+    WithForks,
     /// If the stead has a State.
     WithState,
     /// If the agent belongs to an organization whose records give it the tool.
@@ -140,6 +144,7 @@ impl Hints {
 struct ToolContext<'a> {
     vfs: &'a Vfs,
     snapshots: Option<&'a dyn Snapshots>,
+    forks: Option<&'a dyn ForkOperations>,
     /// The folders that the call names, for a tool that is offered in an organization.
     folders: Option<&'a FolderCall<'a>>,
     /// Whether some offered tool takes version tags.
@@ -159,7 +164,7 @@ impl ToolContext<'_> {
 }
 
 /// All tools, sorted by name; they are offered in this order.
-pub static TOOLS: [&Tool; 36] = [
+pub static TOOLS: [&Tool; 41] = [
     &files::append_file::TOOL,
     &folders::append_to_file_by_id::TOOL,
     &files::copy_file::TOOL,
@@ -170,13 +175,17 @@ pub static TOOLS: [&Tool; 36] = [
     &files::delete_file::TOOL,
     &folders::delete_file_by_id::TOOL,
     &folders::delete_folder_by_id::TOOL,
+    &forks::diff_fork::TOOL,
+    &forks::discard_fork::TOOL,
     &files::edit_file::TOOL,
+    &forks::fork_workspace::TOOL,
     &folders::get_file_info_by_id::TOOL,
     &files::glob::TOOL,
     &files::grep::TOOL,
     &files::list_directory::TOOL,
     &folders::list_folders::TOOL,
     &history::list_versions::TOOL,
+    &forks::merge_fork::TOOL,
     &files::move_file::TOOL,
     &folders::move_file_by_id::TOOL,
     &files::read_file::TOOL,
@@ -193,6 +202,7 @@ pub static TOOLS: [&Tool; 36] = [
     &state::state_list::TOOL,
     &state::state_set::TOOL,
     &history::undo::TOOL,
+    &forks::update_fork::TOOL,
     &files::write_file::TOOL,
     &folders::write_file_by_id::TOOL,
     &folders::write_multiple_files_by_id::TOOL,

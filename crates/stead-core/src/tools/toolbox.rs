@@ -14,8 +14,8 @@ use crate::scope::AccessScope;
 use crate::tools::approval_question::describe_change;
 use crate::tools::folders::{FolderCall, claimed_agent_fact};
 use crate::tools::{
-    ApprovalQuestion, Arguments, Failure, FieldType, OfferedWhen, Reply, ResultFormat, Snapshots, TOOLS,
-    Tool, ToolContext, tool,
+    ApprovalQuestion, Arguments, Failure, FieldType, ForkOperations, OfferedWhen, Reply, ResultFormat,
+    Snapshots, TOOLS, Tool, ToolContext, tool,
 };
 use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, SymlinkRule, Vfs};
 use crate::workspace::ApprovalPolicy;
@@ -27,6 +27,8 @@ pub struct ToolChoice {
     pub only: Option<BTreeSet<String>>,
     /// Whether the history tools (such as `undo` and `restore`) are offered too.
     pub history: bool,
+    /// Whether the tools for forks (such as `fork_workspace` and `merge_fork`) are offered too.
+    pub forks: bool,
     /// The tools that need a person's approval before each call.
     pub ask: BTreeSet<String>,
     /// The format of results.
@@ -45,6 +47,7 @@ pub struct Toolbox {
     scopes: Vec<AccessScope>,
     choice: Arc<ToolChoice>,
     snapshots: Option<Arc<dyn Snapshots>>,
+    forks: Option<Arc<dyn ForkOperations>>,
     folders: Option<Arc<Folders>>,
 }
 
@@ -96,7 +99,15 @@ impl Toolbox {
         let scopes = AccessScope::ALL.into_iter().filter(is_present).collect();
         let workspace_asks =
             vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never);
-        Toolbox { vfs, scopes, workspace_asks, choice: Arc::default(), snapshots: None, folders: None }
+        Toolbox {
+            vfs,
+            scopes,
+            workspace_asks,
+            choice: Arc::default(),
+            snapshots: None,
+            forks: None,
+            folders: None,
+        }
     }
 
     /// The same tools with this configuration.
@@ -107,6 +118,11 @@ impl Toolbox {
     /// The same tools with these snapshots.
     pub fn with_snapshots(self, snapshots: Arc<dyn Snapshots>) -> Self {
         Toolbox { snapshots: Some(snapshots), ..self }
+    }
+
+    /// The same tools with these forks.
+    pub fn with_forks(self, forks: Arc<dyn ForkOperations>) -> Self {
+        Toolbox { forks: Some(forks), ..self }
     }
 
     /// The same tools for an agent of an organization, with the folders that it discovers.
@@ -135,6 +151,7 @@ impl Toolbox {
         let chosen = match tool.offered {
             OfferedWhen::Always => listed.unwrap_or(true),
             OfferedWhen::WithHistory => listed.unwrap_or(false) || (self.choice.history && listed.is_none()),
+            OfferedWhen::WithForks => listed.unwrap_or(false) || (self.choice.forks && listed.is_none()),
             OfferedWhen::WithState => listed.unwrap_or(true),
             OfferedWhen::InOrganization => listed.unwrap_or(false) && self.folders.is_some(),
         };
@@ -229,6 +246,7 @@ impl Toolbox {
         // A tool may move its large arguments.
         let change = request.as_ref().map(|_| describe_change(tool, &arguments)).unwrap_or_default();
         let (snapshots, takes_tags) = (self.snapshots.as_deref(), self.takes_tags());
+        let forks = self.forks.as_deref();
         let folder_call = folders.map(|folders| FolderCall::new(folders, &arguments));
         let folders = folder_call.as_ref();
         let vfs = match folders {
@@ -237,11 +255,11 @@ impl Toolbox {
         };
         let result = match tool.offered {
             OfferedWhen::Always | OfferedWhen::WithState => {
-                (tool.run)(&ToolContext { vfs: &vfs, snapshots, folders, takes_tags }, &mut arguments)
+                (tool.run)(&ToolContext { vfs: &vfs, snapshots, forks, folders, takes_tags }, &mut arguments)
             }
             // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one
             // audit record.
-            OfferedWhen::WithHistory | OfferedWhen::InOrganization => {
+            OfferedWhen::WithHistory | OfferedWhen::WithForks | OfferedWhen::InOrganization => {
                 let path = match folders {
                     Some(call) => call.path().map(String::from),
                     None => arguments.optional_text("path").map(str::to_owned),
@@ -251,7 +269,7 @@ impl Toolbox {
                     false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
                 vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&ToolContext { vfs, snapshots, folders, takes_tags }, &mut arguments)
+                    (tool.run)(&ToolContext { vfs, snapshots, forks, folders, takes_tags }, &mut arguments)
                         .map_err(Failure::mark_audited)
                 })
             }

@@ -67,8 +67,10 @@ pub use copy::{CopyResult, Overwrite};
 pub use edit::{EditResult, Replacement};
 pub use follow::{FileWaker, FollowedFile};
 pub use history::{
-    BlameLine, DiffOptions, Difference, DifferenceKind, IncompleteUndo, LogAction, LogChange, LogEntry,
-    LogQuery, OnConflict, PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+    BlameLine, DiffOptions, Difference, DifferenceKind, ForkHandle, IncompleteUndo, LogAction, LogChange,
+    LogEntry, LogQuery, MergeAction, MergeChange, MergeChoice, MergeConflict, MergeConflictKind, MergeHunk,
+    MergeOptions, MergeResult, MergeRule, OnConflict, PathChange, PathConflict, RestoreOptions, RevertResult,
+    RulePaths, SideState, UndoOptions, UndoTarget,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};

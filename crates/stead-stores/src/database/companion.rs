@@ -130,6 +130,9 @@ impl WriteTransaction<'_> {
                     }
                 }
                 CompanionRecord::Row(row) => write_row(self.conn, row, change)?,
+                CompanionRecord::ForkSync(sync) => {
+                    self.write_fork_sync(volume, operation, revision.is_some(), sync)?;
+                }
                 // `check_leases` has checked it in this transaction.
                 CompanionRecord::Lease(_) => {}
             }
@@ -197,8 +200,8 @@ impl WriteTransaction<'_> {
                             .execute(params![volume, undone.as_bytes(), operation.as_bytes()])?;
                     }
                 }
-                // Nothing was written for it.
-                CompanionRecord::Lease(_) => {}
+                // Nothing was written for a lease. A fork's changes are never rolled back after their transaction.
+                CompanionRecord::Lease(_) | CompanionRecord::ForkSync(_) => {}
                 CompanionRecord::Row(_) => remove_pending_rows(self.conn, volume, revision)?,
             }
         }

@@ -668,6 +668,8 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
         "usage",
         "directory_time",
         "fork",
+        "fork_sync",
+        "fork_sync_node",
         "fingerprint",
         "capture",
         "undone",

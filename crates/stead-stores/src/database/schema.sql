@@ -243,6 +243,31 @@ CREATE TABLE taken_name(
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
 
+-- Up to which revision a fork (`volume`) has taken in the changes of the volume `target` that it was made from: when it was made
+-- (number 0), and with every update and merge since. `operation` is what took them in, and `merge_operation` the merge of the
+-- fork into its target that this belongs to. A sync doesn't count if one of the two is undone, nor do later ones then.
+CREATE TABLE fork_sync(
+  volume INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  target INTEGER NOT NULL,
+  target_revision INTEGER NOT NULL,
+  operation BLOB,
+  merge_operation BLOB,
+  PRIMARY KEY(volume, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX fork_sync_target ON fork_sync(target, target_revision);
+
+-- Nodes that differ from the rest of a sync: those whose base is still the target's `base_revision`, because their changes were in
+-- conflict or left out, and those that were written with conflict markers.
+CREATE TABLE fork_sync_node(
+  volume INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  base_revision INTEGER,
+  is_marked INTEGER NOT NULL,
+  PRIMARY KEY(volume, number, node)
+) STRICT, WITHOUT ROWID;
+
 -- Threads -------------------------------------------------------------------------------------------------------------------
 
 -- A thread of an agent that has files of its own. `id` comes from the node counter, so it is never used again. Times are those of

@@ -22,6 +22,7 @@ use crate::virtual_store::change::quota::UsageAmount;
 use crate::virtual_store::content::PreparedContent;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::fork::{insert_fork, make_fork_volume, namespace_of, set_thread};
+use crate::virtual_store::fork_sync;
 use crate::virtual_store::layers::{self, Layer};
 use crate::virtual_store::tree::VolumeTree;
 
@@ -109,6 +110,7 @@ impl OverlayStore {
                 set_thread(transaction.conn, volume.id, lease.thread)?;
             }
             insert_fork(transaction.conn, volume.id, layer.id, &fork)?;
+            fork_sync::insert_first(transaction.conn, volume.id, layer.id, since)?;
             Ok((volume, since))
         })?;
         let volume = Arc::new(volume);

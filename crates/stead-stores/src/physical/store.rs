@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, DatabaseId,
-    Draft, DraftBase, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId, NodePath, OpenContent,
-    OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet, Store,
-    StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord, Usage, VerifyReport,
-    WalkEntry,
+    Draft, DraftBase, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId, NodePath,
+    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
+    SidesQuery, Store, StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord,
+    Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -392,6 +392,14 @@ impl Forks for PhysicalStore {
 
     fn shows_later_changes(&self) -> bool {
         true
+    }
+
+    fn target(&self) -> StoreResult<StoreId> {
+        Err(StoreError::unsupported("a host directory isn't a fork"))
+    }
+
+    fn sides(&self, _: SidesQuery) -> StoreResult<ForkSides> {
+        Err(StoreError::unsupported("a host directory isn't a fork"))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::database::{Volume, find_volume, namespace_text, newest_revision, remo
 use crate::threads::{configured_namespace, rows};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
+use crate::virtual_store::fork_sync;
 use crate::virtual_store::layers::{Layer, ROOT_PARENT, find_overlay};
 use crate::virtual_store::tree::VolumeTree;
 
@@ -82,6 +83,8 @@ impl VirtualStore {
             if let Some(fork) = &fork {
                 insert_fork(transaction.conn, volume.id, base.id, fork)?;
             }
+            let revision = as_of.map_or_else(|| newest_revision(transaction.conn), Ok)?;
+            fork_sync::insert_first(transaction.conn, volume.id, base.id, revision)?;
             Ok(volume)
         })?;
         let (volume, id) = (Arc::new(volume), volume_store_id(self.database.id(), &namespace));
@@ -140,24 +143,18 @@ pub(crate) fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> 
     namespace_text(["forks", owner, name.as_str()])
 }
 
-/// The revisions of a volume at which it was forked. Everything that existed at one of them has to stay in history.
-pub(crate) fn pinned_revisions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
-    let mut statement = conn
-        .prepare_cached("SELECT DISTINCT base_revision FROM volume WHERE base = ?1 ORDER BY base_revision")?;
-    let revisions = statement.query_map([vol], |row| row.get(0))?;
-    Ok(revisions.collect::<rusqlite::Result<_>>()?)
-}
-
 /// The newest revision of a volume at which it was forked.
 pub(crate) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option<i64>> {
-    let mut statement =
-        conn.prepare_cached("SELECT max(base_revision) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT max(revision) FROM (SELECT max(base_revision) AS revision FROM volume WHERE base IS NOT NULL AND base = ?1
+         UNION ALL SELECT max(target_revision) FROM fork_sync WHERE target = ?1)",
+    )?;
     Ok(statement.query_row([vol], |row| row.get(0))?)
 }
 
 /// Refuses to destroy a volume that has forks.
 pub(crate) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
-    if pinned_revisions(conn, vol)?.is_empty() {
+    if forks_of(conn, vol)?.is_empty() {
         return Ok(());
     }
     Err(StoreError::Invalid("it has forks; discard them first".into()).into())

@@ -471,26 +471,7 @@ impl RevisionReader<'_> {
     }
 
     fn to_state(&self, row: &EntryRow, path: StorePath) -> NodeState {
-        let has_content = row.content.is_some() || row.size == 0;
-        let content = (!row.is_directory() && has_content).then(|| {
-            let content_id = row.content.map_or(ContentId::Empty, ContentId::Number);
-            let content_ref = VirtualContentRef {
-                database: Arc::clone(self.store.database_inner()),
-                content: row.content,
-                size: row.size,
-            };
-            ContentRef::new(content_id, row.size.cast_unsigned(), content_ref)
-        });
-        NodeState {
-            parent: node_id(row.parent),
-            name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
-            path,
-            kind: row.kind.to_kind(),
-            mode: row.mode,
-            modified: Timestamp(row.modified),
-            size: row.size.cast_unsigned(),
-            content,
-        }
+        node_state(self.store, row, path)
     }
 
     /// Whether a change is about the node that the query asks for, or about one below it.
@@ -580,7 +561,31 @@ pub(crate) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<Sto
     Ok(Some(StorePath::from_checked(names.join(&b'/'))))
 }
 
-fn node_id(node: i64) -> NodeId {
+/// The state that a row and its path describe.
+pub(crate) fn node_state(store: &VirtualStore, row: &EntryRow, path: StorePath) -> NodeState {
+    let has_content = row.content.is_some() || row.size == 0;
+    let content = (!row.is_directory() && has_content).then(|| {
+        let content_id = row.content.map_or(ContentId::Empty, ContentId::Number);
+        let content_ref = VirtualContentRef {
+            database: Arc::clone(store.database_inner()),
+            content: row.content,
+            size: row.size,
+        };
+        ContentRef::new(content_id, row.size.cast_unsigned(), content_ref)
+    });
+    NodeState {
+        parent: node_id(row.parent),
+        name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
+        path,
+        kind: row.kind.to_kind(),
+        mode: row.mode,
+        modified: Timestamp(row.modified),
+        size: row.size.cast_unsigned(),
+        content,
+    }
+}
+
+pub(crate) fn node_id(node: i64) -> NodeId {
     NodeId(node.cast_unsigned())
 }
 

@@ -33,6 +33,7 @@ mod draft;
 pub(crate) mod entry_row;
 mod feed;
 pub(crate) mod fork;
+pub(crate) mod fork_sync;
 mod grep;
 pub(crate) mod history;
 pub(crate) mod layers;
@@ -50,10 +51,10 @@ use std::sync::Arc;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, Forks, History, Listing, Maintenance, NodeId,
-    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
-    RevisionSet, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage, VerifyReport,
-    WalkEntry,
+    DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, SidesQuery, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage,
+    VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
@@ -248,6 +249,14 @@ impl Forks for VirtualStore {
 
     fn shows_later_changes(&self) -> bool {
         false
+    }
+
+    fn target(&self) -> StoreResult<StoreId> {
+        Ok(self.fork_target()?)
+    }
+
+    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+        Ok(self.fork_sides(query)?)
     }
 }
 

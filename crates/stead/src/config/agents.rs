@@ -105,7 +105,8 @@ fn tools(section: &Section<'_>) -> ToolChoice {
     let (only, ask) = (tool_names("tools"), tool_names("ask").unwrap_or_default());
     let history = section.boolean("history").is_some_and(|boolean| boolean.value);
     let structured = section.boolean("structured").is_some_and(|boolean| boolean.value);
-    ToolChoice { only, history, ask, results: ResultFormat::structured_if(structured) }
+    let forks = section.boolean("forks").is_some_and(|boolean| boolean.value);
+    ToolChoice { only, history, forks, ask, results: ResultFormat::structured_if(structured) }
 }
 
 fn workspaces(

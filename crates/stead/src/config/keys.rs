@@ -241,6 +241,13 @@ pub(super) static AGENT: TableKeys = TableKeys {
             "Whether the agent is offered the history tools (undo, list_versions, diff and so on)",
         ),
         key(
+            "forks",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether the agent is offered the tools for forks (fork_workspace, merge_fork and so on)",
+        ),
+        key(
             "ask",
             Texts,
             Is("[]"),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result, Visibility};
-use crate::history::blame;
+use crate::history::blame::{self, BlamedLine};
 use crate::history::diff::{ContentDiff, MAX_DIFF_SIZE, diff_content};
 use crate::identity::Operation;
 use crate::path::VfsPath;
@@ -14,6 +14,7 @@ use crate::store::{
 };
 use crate::text_encoding::TextEncoding;
 use crate::vfs::call::Call;
+use crate::vfs::history::merge::stored_line_authors;
 use crate::vfs::history::restore::check_retained;
 use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::{IntoPath, PointInTime, Vfs};
@@ -317,16 +318,32 @@ impl Call<'_> {
             contents.iter().map(|content| TextEncoding::decode_content(content)).collect();
         let Some(texts) = texts else { return Err(Error::Binary { path: path.clone() }) };
         let texts: Vec<_> = texts.iter().map(|text| text.as_bytes()).collect();
-        let lines = blame::blame(&texts).into_iter().map(|(writer, line)| {
-            let by_another_program = matches!(writers[writer], Writer::AnotherProgram);
-            let (revision, operation) = match &writers[writer] {
-                Writer::Revision(revision, operation) => (Some(*revision), Some(operation.clone())),
+        // What a merge took from a fork has the authors of the fork.
+        let mut merged_authors: HashMap<usize, Option<Vec<Option<Operation>>>> = HashMap::new();
+        let mut lines = Vec::new();
+        for BlamedLine { version, index, line } in blame::blame_lines(&texts) {
+            let by_another_program = matches!(writers[version], Writer::AnotherProgram);
+            let (revision, operation) = match &writers[version] {
+                Writer::Revision(revision, operation) => {
+                    let authors = match (merged_authors.get(&version), changed_node) {
+                        (Some(_), _) | (None, None) => None,
+                        (None, Some(change)) => {
+                            Some(stored_line_authors(store, operation.id, change.node).map_err(failed)?)
+                        }
+                    };
+                    if let Some(authors) = authors {
+                        merged_authors.insert(version, authors);
+                    }
+                    let authors = merged_authors.get(&version).and_then(Option::as_ref);
+                    let author = authors.and_then(|authors| authors.get(index)?.as_ref());
+                    (Some(*revision), Some(author.unwrap_or(operation).clone()))
+                }
                 Writer::AnotherProgram | Writer::Unknown => (None, None),
             };
             let operation = operation.map(|operation| self.without_other_thread(operation));
-            BlameLine { line, revision, operation, by_another_program }
-        });
-        Ok(lines.collect())
+            lines.push(BlameLine { line, revision, operation, by_another_program });
+        }
+        Ok(lines)
     }
 }
 

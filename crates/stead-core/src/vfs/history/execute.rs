@@ -366,8 +366,9 @@ impl Call<'_> {
             let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
             let temp_directory =
                 mount_paths.find(is_directory).unwrap_or_else(|| group.workspaces[0].mount().path());
-            let mut steps = order_steps(plan.clone(), revisions, temp_directory, &mut LiveStoreView(store))
-                .map_err(failed)?;
+            let mut steps =
+                order_steps(plan.clone(), &revisions.current, temp_directory, &mut LiveStoreView(store))
+                    .map_err(failed)?;
             let (changes, newly_refused) = self.authorize_changes(group, &steps)?;
             if newly_refused.is_empty() {
                 self.guard_subtrees(group, &mut steps);
@@ -417,7 +418,7 @@ impl Call<'_> {
     }
 
     /// The changes in logical paths, and the nodes that the caller may not change, with the reason.
-    fn authorize_changes(
+    pub(super) fn authorize_changes(
         &self,
         group: &StoreGroup<'_>,
         steps: &RevertSteps,
@@ -499,7 +500,7 @@ impl Call<'_> {
     }
 
     /// Makes the steps fail if hidden or protected names have come into what they move or remove since it was checked.
-    fn guard_subtrees(&self, group: &StoreGroup<'_>, steps: &mut RevertSteps) {
+    pub(super) fn guard_subtrees(&self, group: &StoreGroup<'_>, steps: &mut RevertSteps) {
         let names = |at: &NodePath, side| self.untouchable_names(group, &at.path, side);
         for step in &mut steps.steps {
             match step {
@@ -644,7 +645,7 @@ fn dedup_by_path(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConfl
 }
 
 /// Whether a Store failed because something changed between planning and applying.
-fn is_race(cause: &StoreError) -> bool {
+pub(super) fn is_race(cause: &StoreError) -> bool {
     matches!(
         cause,
         StoreError::Conflict
@@ -657,7 +658,7 @@ fn is_race(cause: &StoreError) -> bool {
 }
 
 /// The view of the live Store that planning uses.
-struct LiveStoreView<'s>(&'s dyn Store);
+pub(super) struct LiveStoreView<'s>(pub(super) &'s dyn Store);
 
 impl StoreView for LiveStoreView<'_> {
     fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {

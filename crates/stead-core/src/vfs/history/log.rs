@@ -13,6 +13,7 @@ use crate::store::{
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::compare::{DiffOptions, Difference};
+use crate::vfs::history::merge::merged_fork;
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, require_groups};
 
@@ -21,6 +22,9 @@ const LIMIT_GROWTH: usize = 4;
 
 /// How much earlier than its id says an operation may have begun: clocks are set back now and then.
 const CLOCK_TOLERANCE: i64 = 86_400 * 1_000_000_000;
+
+/// The tools whose operations merge forks.
+const MERGE_TOOLS: [&str; 3] = ["merge", "merge_fork", "review"];
 
 /// Which changes the log returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub struct LogEntry {
     pub undoes: Vec<OperationId>,
     /// Whether its operation has been undone.
     pub undone: bool,
+    /// The fork that the operation merged, as `OWNER/FORK`, or only its name for a caller in a thread.
+    pub merged_fork: Option<String>,
 }
 
 /// What a change did to one path.
@@ -239,8 +245,18 @@ impl Call<'_> {
             };
             let Revision { number, operation, undoes, undone, .. } = revision;
             let revision = group.store.revision(number);
+            let merged_fork = match MERGE_TOOLS.contains(&&*operation.tool) {
+                true => merged_fork(&**group.store, operation.id)?,
+                false => None,
+            };
+            // The owner of a fork may be another thread, whose name is withheld.
+            let merged_fork =
+                merged_fork.map(|fork| match (self.shared().lease.is_some(), fork.rsplit_once('/')) {
+                    (true, Some((_, name))) => name.to_owned(),
+                    _ => fork,
+                });
             let operation = self.without_other_thread(operation);
-            entries.push(LogEntry { operation, revision, changes, differences, undoes, undone });
+            entries.push(LogEntry { operation, revision, changes, differences, undoes, undone, merged_fork });
         }
         Ok(entries)
     }

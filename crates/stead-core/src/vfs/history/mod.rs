@@ -6,12 +6,17 @@
 mod compare;
 mod execute;
 mod log;
+mod merge;
 mod order;
 mod restore;
 mod undo;
 
 pub use compare::{BlameLine, DiffOptions, Difference, DifferenceKind};
 pub use log::{LogAction, LogChange, LogEntry, LogQuery};
+pub use merge::{
+    ForkHandle, MergeAction, MergeChange, MergeChoice, MergeConflict, MergeConflictKind, MergeHunk,
+    MergeOptions, MergeResult, MergeRule, RulePaths, SideState,
+};
 pub use restore::RestoreOptions;
 pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
 

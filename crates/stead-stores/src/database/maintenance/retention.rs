@@ -49,10 +49,13 @@ pub struct ForgottenHistory {
     pub contents: u64,
 }
 
-/// Selects the revisions that are kept whatever their age: those of snapshots, and those that forks are based on.
+/// Selects the revisions that are kept whatever their age: those of snapshots, those that forks are based on, and those that
+/// forks have taken in.
 pub(crate) const PINNED_REVISIONS: &str =
     "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL
-     UNION SELECT pinned AS revision FROM overlay WHERE pinned IS NOT NULL";
+     UNION SELECT pinned AS revision FROM overlay WHERE pinned IS NOT NULL
+     UNION SELECT target_revision AS revision FROM fork_sync
+     UNION SELECT base_revision AS revision FROM fork_sync_node WHERE base_revision IS NOT NULL";
 
 /// Whether a revision can still be read.
 pub(crate) fn is_readable(conn: &Connection, revision: i64) -> Result<bool> {

@@ -79,6 +79,32 @@ impl VirtualChange<'_, '_> {
         Ok(())
     }
 
+    /// Whether a node exists or existed in a fork of this volume, or in the volume that this one was forked from.
+    pub(super) fn exists_in_relative(&mut self, node: i64) -> Result<bool> {
+        const SQL: &str = "SELECT 1 FROM entry WHERE volume = ?1 AND node = ?2
+             UNION ALL SELECT 1 FROM entry_history WHERE volume = ?1 AND node = ?2 LIMIT 1";
+        let conn = self.conn();
+        let exists_in =
+            |volume: i64| -> Result<bool> { Ok(conn.prepare_cached(SQL)?.exists([volume, node])?) };
+        // A change that takes nodes over takes them from one volume, so the last one is tried first.
+        if let Some(volume) = self.relative
+            && exists_in(volume)?
+        {
+            return Ok(true);
+        }
+        let mut statement = conn.prepare_cached(
+            "SELECT target FROM fork_sync WHERE volume = ?1 UNION SELECT volume FROM fork_sync WHERE target = ?1",
+        )?;
+        let relatives = statement.query_map([self.volume.id], |row| row.get(0))?;
+        for volume in relatives.collect::<rusqlite::Result<Vec<i64>>>()? {
+            if exists_in(volume)? {
+                self.relative = Some(volume);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The revision that the newest fork is based on, or -1. States up to it go into history, even if the change
     /// doesn't keep what it displaces.
     pub(super) fn newest_fork_revision(&mut self) -> Result<i64> {

@@ -265,6 +265,8 @@ struct VirtualChange<'a, 'c> {
     usage_tally: UsageTally,
     /// The removed node that the current step revives.
     reviving: Option<i64>,
+    /// The fork or the target that the last node was taken over from.
+    relative: Option<i64>,
     /// The revision that the newest fork is based on, once it was looked up; -1 if there is no fork.
     newest_fork_revision: Option<i64>,
     /// What is known of the part of a host directory that the fork has not taken over.
@@ -319,6 +321,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             touched_dirs,
             usage_tally,
             reviving: None,
+            relative: None,
             newest_fork_revision: None,
             live_facts,
         }
@@ -506,7 +509,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
             .conn()
             .prepare_cached("SELECT 1 FROM entry_history WHERE volume = ?1 AND node = ?2")?
             .exists([self.volume.id, node])?
-            || self.tree().base().map(|base| base.node(node)).transpose()?.flatten().is_some();
+            || self.tree().base().map(|base| base.node(node)).transpose()?.flatten().is_some()
+            || self.exists_in_relative(node)?;
         Ok((existed && self.tree().node(node)?.is_none()).then_some(node))
     }
 

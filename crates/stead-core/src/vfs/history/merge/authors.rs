@@ -1,0 +1,192 @@
+//! Who wrote each line of a file that a merge takes from a fork: stored with the merge, so that blame knows it after the fork
+//! is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::blame::blame;
+use crate::history::{RevertAction, RevertSteps};
+use crate::identity::{Operation, OperationId};
+use crate::store::{
+    CompanionRecord, CompanionRow, Content, NodeId, NodePath, RecordKind, RevisionQuery, Step, Store,
+    StoreError, StorePath, StoreResult,
+};
+use crate::text_encoding::TextEncoding;
+use crate::vfs::call::Call;
+use crate::vfs::history::read_content;
+
+/// The largest file whose lines get authors, and the largest sum of its versions, in bytes.
+const MAX_SIZE: u64 = 8 << 20;
+/// The most versions of a file that are compared.
+const MAX_VERSIONS: usize = 200;
+
+fn kind() -> RecordKind {
+    RecordKind::new("line_authors").expect("the name is a valid kind")
+}
+
+fn key(operation: OperationId, node: NodeId) -> String {
+    format!("{operation}/{}", node.0)
+}
+
+/// The authors of a file's lines in a fork, from the first line to the last.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct LineAuthors {
+    operations: Vec<AuthorRow>,
+    /// Runs of lines: how many, and which of the operations wrote them; `None` for lines that are older than the fork.
+    runs: Vec<(usize, Option<usize>)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AuthorRow {
+    operation: OperationId,
+    agent: String,
+    thread: Option<String>,
+    organization: Option<String>,
+    team: Option<String>,
+    tool: String,
+    at: i64,
+}
+
+impl From<&Operation> for AuthorRow {
+    fn from(operation: &Operation) -> Self {
+        let identity = &operation.identity;
+        AuthorRow {
+            operation: operation.id,
+            agent: identity.agent.clone(),
+            thread: identity.thread.clone(),
+            organization: identity.organization.clone(),
+            team: identity.team.clone(),
+            tool: operation.tool.to_string(),
+            at: operation.at.0,
+        }
+    }
+}
+
+impl AuthorRow {
+    fn into_operation(self) -> Operation {
+        let identity = crate::identity::Identity {
+            agent: self.agent,
+            thread: self.thread,
+            organization: self.organization,
+            team: self.team,
+        };
+        Operation {
+            id: self.operation,
+            identity: Arc::new(identity),
+            tool: self.tool.into(),
+            at: crate::clock::Timestamp(self.at),
+        }
+    }
+}
+
+/// The rows with the authors of the lines of each file that steps write from a fork.
+pub(super) fn line_author_records(
+    call: &Call<'_>,
+    steps: &RevertSteps,
+    fork: &Arc<dyn Store>,
+) -> StoreResult<Vec<CompanionRecord>> {
+    let mut written: BTreeMap<&StorePath, (usize, Option<&[u8]>)> = BTreeMap::new();
+    for (index, step) in steps.steps.iter().enumerate() {
+        if let Step::Write { at, content, .. } = step {
+            let merged = match content {
+                Content::Bytes(bytes) => Some(&**bytes),
+                Content::Stored(_) | Content::Sealed(_) => None,
+            };
+            written.insert(&at.path, (index, merged));
+        }
+    }
+    let mut records = Vec::new();
+    for change in &steps.changes {
+        let is_written =
+            matches!(change.action, RevertAction::Restored | RevertAction::Reverted | RevertAction::Merged);
+        let Some(&(step, merged)) = written.get(&change.path).filter(|_| is_written) else { continue };
+        call.check_not_stopped().map_err(|_| StoreError::Conflict)?;
+        let Some(authors) = line_authors(&**fork, change.node, merged)? else { continue };
+        let data = serde_json::to_string(&authors).expect("authors can be written as JSON");
+        // Authors that don't fit into a row are left out: then the lines belong to the merge.
+        if let Ok(row) = CompanionRow::put(kind(), key(call.operation(), change.node), data) {
+            records.push(CompanionRecord::Row(row.filled_from(step)));
+        }
+    }
+    Ok(records)
+}
+
+/// The authors of the lines of a node in a fork or, if its lines are merged with others, of the merged text; `None` if they
+/// aren't known.
+fn line_authors(fork: &dyn Store, node: NodeId, merged: Option<&[u8]>) -> StoreResult<Option<LineAuthors>> {
+    let at = NodePath::of_node(node);
+    let query = RevisionQuery { at: Some(at), limit: MAX_VERSIONS, ..RevisionQuery::all() };
+    let Ok(revisions) = fork.require_history()?.revisions(&query) else { return Ok(None) };
+    let mut versions = Vec::new();
+    let mut size = 0;
+    for revision in revisions.revisions.iter().rev() {
+        for change in revision.changes.iter().filter(|change| change.node == node) {
+            let before = change.before.as_ref().and_then(|state| state.content.as_ref());
+            if versions.is_empty()
+                && let Some(before) = before
+            {
+                versions.push((before.clone(), None));
+            }
+            if let Some(after) = change.after.as_ref().and_then(|state| state.content.as_ref()) {
+                versions.push((after.clone(), Some(&revision.operation)));
+            }
+        }
+    }
+    for (content, _) in &versions {
+        size += content.size();
+    }
+    if versions.is_empty() || size > MAX_SIZE {
+        return Ok(None);
+    }
+    let mut texts = Vec::with_capacity(versions.len());
+    for (content, _) in &versions {
+        let bytes = read_content(fork, content)?;
+        match TextEncoding::decode_content(&bytes) {
+            Some(text) => texts.push(text.into_owned()),
+            None => return Ok(None),
+        }
+    }
+    if let Some(merged) = merged {
+        match TextEncoding::decode_content(merged) {
+            Some(text) => texts.push(text.into_owned()),
+            None => return Ok(None),
+        }
+    }
+    let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    let mut authors = LineAuthors::default();
+    let mut index_by_version: BTreeMap<usize, usize> = BTreeMap::new();
+    for (version, _) in blame(&texts) {
+        let author = versions.get(version).and_then(|(_, operation)| *operation).map(|operation| {
+            *index_by_version.entry(version).or_insert_with(|| {
+                authors.operations.push(operation.into());
+                authors.operations.len() - 1
+            })
+        });
+        match authors.runs.last_mut() {
+            Some((lines, last)) if *last == author => *lines += 1,
+            _ => authors.runs.push((1, author)),
+        }
+    }
+    Ok(Some(authors))
+}
+
+/// The operation behind each line of what a merge took from a fork for a node; `None` for lines that are older than the fork,
+/// and `None` altogether if the operation wasn't a merge that stored authors.
+pub(in crate::vfs::history) fn stored_line_authors(
+    store: &dyn Store,
+    operation: OperationId,
+    node: NodeId,
+) -> StoreResult<Option<Vec<Option<Operation>>>> {
+    let Some(records) = store.companion_records() else { return Ok(None) };
+    let Some(stored) = records.record(&kind(), &key(operation, node))? else { return Ok(None) };
+    let Ok(authors) = serde_json::from_str::<LineAuthors>(&stored.data) else { return Ok(None) };
+    let operations: Vec<Operation> = authors.operations.into_iter().map(AuthorRow::into_operation).collect();
+    let mut lines = Vec::new();
+    for (count, author) in authors.runs {
+        let author = author.and_then(|index| operations.get(index).cloned());
+        lines.extend(std::iter::repeat_n(author, count));
+    }
+    Ok(Some(lines))
+}

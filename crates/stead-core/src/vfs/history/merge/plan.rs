@@ -1,0 +1,162 @@
+//! Plans a merge or an update from the three sides of a fork.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::history::merge::{MAX_MERGE_SIZE, merge};
+use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
+use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
+use crate::history::{PlannedContent, RevertPlan, RevertSteps, order_steps};
+use crate::monitor::{CallMonitor, check_not_stopped};
+use crate::store::{
+    ContentRef, CurrentNode, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
+    StoreResult,
+};
+use crate::vfs::history::execute::LiveStoreView;
+use crate::vfs::history::{StoreGroup, read_content};
+
+/// The most bytes of merged text that one merge holds until it is committed.
+const MAX_MERGED_TEXT: u64 = 512 << 20;
+
+/// Which side gets changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The target gets the fork's changes.
+    IntoTarget,
+    /// The fork gets the target's changes.
+    IntoFork,
+}
+
+/// The nodes of a fork's sides, with the side that gets changed as ours.
+pub(super) fn node_sides(sides: &ForkSides, direction: Direction) -> BTreeMap<NodeId, NodeSides> {
+    let (ours, theirs) = match direction {
+        Direction::IntoTarget => (&sides.in_target, &sides.in_fork),
+        Direction::IntoFork => (&sides.in_fork, &sides.in_target),
+    };
+    let state =
+        |side: &HashMap<NodeId, CurrentNode>, node| side.get(&node).and_then(|current| current.state.clone());
+    let nodes = sides.nodes.iter().map(|(&node, base)| {
+        (node, NodeSides { base: base.clone(), ours: state(ours, node), theirs: state(theirs, node) })
+    });
+    nodes.collect()
+}
+
+/// What planning sees of the side that gets changed, and how it merges text.
+pub(super) struct SideView<'a> {
+    /// The Store that gets changed.
+    pub(super) ours: &'a dyn Store,
+    pub(super) current: &'a HashMap<NodeId, CurrentNode>,
+    pub(super) direction: Direction,
+    pub(super) monitor: Option<Arc<dyn CallMonitor>>,
+    /// How many bytes of merged text the plan holds.
+    pub(super) merged_bytes: u64,
+}
+
+impl MergeView for SideView<'_> {
+    fn child(&mut self, directory: NodeId, name: &[u8]) -> StoreResult<Option<NodeId>> {
+        let Some(directory) = self.current.get(&directory) else { return Ok(None) };
+        match self.ours.stat(&NodePath::from_root(directory.path.child(name))) {
+            Ok(attr) => Ok(Some(attr.node)),
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    fn children(&mut self, directory: NodeId) -> StoreResult<Vec<NodeId>> {
+        let Some(directory) = self.current.get(&directory) else { return Ok(Vec::new()) };
+        let listing = self.ours.list(&NodePath::from_root(directory.path.clone()), &Page::ALL)?;
+        Ok(listing.entries.into_iter().map(|entry| entry.attr.node).collect())
+    }
+
+    fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>> {
+        let Some(current) = self.current.get(&node) else { return Ok(None) };
+        if let Some(state) = &current.state {
+            return Ok(Some(state.parent));
+        }
+        Ok(None)
+    }
+
+    fn merge_text(
+        &mut self,
+        base: Option<&ContentRef>,
+        ours: &ContentRef,
+        theirs: &ContentRef,
+        markers: bool,
+    ) -> StoreResult<MergedText> {
+        check_not_stopped(self.monitor.as_ref())?;
+        let is_large = |content: &ContentRef| content.size() > MAX_MERGE_SIZE as u64;
+        if base.is_some_and(is_large) || is_large(ours) || is_large(theirs) {
+            return Ok(MergedText::Conflict);
+        }
+        let (target, fork) = match self.direction {
+            Direction::IntoTarget => (ours, theirs),
+            Direction::IntoFork => (theirs, ours),
+        };
+        let base = base.map(|base| read_content(self.ours, base)).transpose()?.unwrap_or_default();
+        let (target, fork) = (read_content(self.ours, target)?, read_content(self.ours, fork)?);
+        let our_text = match self.direction {
+            Direction::IntoTarget => &target,
+            Direction::IntoFork => &fork,
+        };
+        let merged = match merge(&base, &target, &fork) {
+            Some(merged) if merged == *our_text => Some(MergedText::Ours),
+            Some(merged) => Some(MergedText::Clean(PlannedContent::Merged(Arc::new(merged)))),
+            None if markers && ![&base, &target, &fork].into_iter().any(|side| is_binary(side)) => {
+                let marked = TextMerge::new(&base, &target, &fork).to_bytes(&MergeLabels::FORK);
+                Some(MergedText::Marked(PlannedContent::Merged(Arc::new(marked))))
+            }
+            None => None,
+        };
+        if let Some(
+            MergedText::Clean(PlannedContent::Merged(bytes))
+            | MergedText::Marked(PlannedContent::Merged(bytes)),
+        ) = &merged
+        {
+            self.merged_bytes += bytes.len() as u64;
+            if self.merged_bytes > MAX_MERGED_TEXT {
+                return Err(StoreError::TooLarge { size: self.merged_bytes, limit: MAX_MERGED_TEXT });
+            }
+        }
+        Ok(merged.unwrap_or(MergedText::Conflict))
+    }
+}
+
+/// Orders planned nodes into steps on a Store.
+pub(super) fn order(
+    group: &StoreGroup<'_>,
+    plan: RevertPlan,
+    current: &HashMap<NodeId, CurrentNode>,
+) -> StoreResult<RevertSteps> {
+    let store = &**group.store;
+    let is_directory = |path: &&StorePath| {
+        let stat = store.stat(&NodePath::from_root((*path).clone()));
+        stat.is_ok_and(|attr| attr.kind == NodeKind::Directory)
+    };
+    let root = StorePath::empty();
+    let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
+    let temp_directory = mount_paths.find(is_directory).unwrap_or(&root);
+    order_steps(plan, current, temp_directory, &mut LiveStoreView(store))
+}
+
+/// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race.
+pub(super) fn expected_directories(
+    steps: &RevertSteps,
+    current: &HashMap<NodeId, CurrentNode>,
+) -> Vec<(StorePath, NodeId)> {
+    let by_path: HashMap<&StorePath, NodeId> = current
+        .iter()
+        .filter(|(_, node)| node.state.as_ref().is_none_or(|state| state.kind == NodeKind::Directory))
+        .map(|(&node, current)| (&current.path, node))
+        .collect();
+    let mut expected = BTreeMap::new();
+    let paths = steps.changes.iter().flat_map(|change| [Some(&change.path), change.from.as_ref()]).flatten();
+    for path in paths {
+        if let Some((directory, _)) = path.parent_and_name() {
+            let directory = StorePath::from_checked(directory);
+            if let Some(&node) = by_path.get(&directory) {
+                expected.insert(directory, node);
+            }
+        }
+    }
+    expected.into_iter().collect()
+}

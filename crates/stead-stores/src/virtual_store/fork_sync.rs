@@ -1,0 +1,318 @@
+//! Which changes of its target a fork has taken in, and what the fork and its target have changed since.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::store::{
+    CurrentNode, ForkSides, ForkSync, NewForkSync, NodeId, NodeState, RevisionNumber, SidesQuery, StoreId,
+    StorePath,
+};
+use stead_core::{Operation, OperationId, StoreError};
+
+use crate::database::batch::WriteTransaction;
+use crate::database::error::Result;
+use crate::database::maintenance::check_readable;
+use crate::database::{Volume, newest_revision, volume_store_id};
+use crate::virtual_store::VirtualStore;
+use crate::virtual_store::entry_row::EntryRow;
+use crate::virtual_store::history::{is_undone, node_id, node_state};
+use crate::virtual_store::layers::{find_overlay, load_layers};
+use crate::virtual_store::tree::VolumeTree;
+
+/// The volume that a fork was made from, and which of its changes the fork has.
+pub(crate) struct LoadedSync {
+    pub(crate) target: i64,
+    pub(crate) sync: ForkSync,
+}
+
+/// Inserts the first sync of a fork: it has everything that its target has at this revision.
+pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: i64) -> Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO fork_sync(volume, number, target, target_revision, operation, merge_operation)
+         VALUES (?1, 0, ?2, ?3, NULL, NULL)",
+    )?
+    .execute([fork, target, revision])?;
+    Ok(())
+}
+
+/// Loads the sync that counts: the newest one, unless its operation or the merge that it belongs to has been undone. Syncs
+/// after one that doesn't count don't count either, because they relied on it.
+pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
+    let mut statement = conn.prepare_cached(
+        "SELECT number, target, target_revision, operation, merge_operation FROM fork_sync WHERE volume = ?1 ORDER BY number",
+    )?;
+    let mut rows = statement.query([fork])?;
+    let mut loaded: Option<LoadedSync> = None;
+    let (mut newest, mut is_valid) = (0, true);
+    let (mut marked, mut merges) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(row) = rows.next()? {
+        let (number, target): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (operation, merge): (Option<[u8; 16]>, Option<[u8; 16]>) = (row.get(3)?, row.get(4)?);
+        newest = number;
+        merges.extend(merge.map(OperationId::from_bytes));
+        let is_undone_in = |volume, operation: &Option<[u8; 16]>| match operation {
+            Some(operation) => is_undone(conn, volume, operation, 0),
+            None => Ok(false),
+        };
+        is_valid = is_valid && !is_undone_in(fork, &operation)? && !is_undone_in(target, &merge)?;
+        if is_valid {
+            let (behind, newly_marked) = load_nodes(conn, fork, number)?;
+            marked.extend(newly_marked);
+            let target_revision = RevisionNumber(row.get(2)?);
+            let sync = ForkSync {
+                number,
+                target_revision,
+                behind,
+                marked: BTreeSet::new(),
+                merges: BTreeSet::new(),
+            };
+            loaded = Some(LoadedSync { target, sync });
+        }
+    }
+    let mut loaded = loaded.ok_or_else(not_a_fork)?;
+    loaded.sync = ForkSync { number: newest, marked, merges, ..loaded.sync };
+    Ok(loaded)
+}
+
+fn not_a_fork() -> StoreError {
+    StoreError::unsupported("this Store isn't a fork that can be merged")
+}
+
+/// The nodes with an older base and those with markers, of one sync.
+fn load_nodes(
+    conn: &Connection,
+    fork: i64,
+    number: i64,
+) -> Result<(BTreeMap<NodeId, RevisionNumber>, BTreeSet<NodeId>)> {
+    let mut statement = conn.prepare_cached(
+        "SELECT node, base_revision, is_marked FROM fork_sync_node WHERE volume = ?1 AND number = ?2",
+    )?;
+    let mut rows = statement.query([fork, number])?;
+    let (mut behind, mut marked) = (BTreeMap::new(), BTreeSet::new());
+    while let Some(row) = rows.next()? {
+        let node = node_id(row.get(0)?);
+        if let Some(revision) = row.get(1)? {
+            behind.insert(node, RevisionNumber(revision));
+        }
+        if row.get(2)? {
+            marked.insert(node);
+        }
+    }
+    Ok((behind, marked))
+}
+
+impl WriteTransaction<'_> {
+    /// Writes a sync of a fork, unless another one came first.
+    pub(crate) fn write_fork_sync(
+        &mut self,
+        fork: i64,
+        operation: &Operation,
+        has_revision: bool,
+        new: &NewForkSync,
+    ) -> Result<()> {
+        let last: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT number, target FROM fork_sync WHERE volume = ?1 ORDER BY number DESC LIMIT 1",
+            )?
+            .query_row([fork], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (number, target) = last.ok_or_else(not_a_fork)?;
+        if number != new.after {
+            return Err(StoreError::Conflict.into());
+        }
+        let number = number + 1;
+        // An operation that changed nothing in the fork can't be undone there.
+        let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
+        self.conn
+            .prepare_cached(
+                "INSERT INTO fork_sync(volume, number, target, target_revision, operation, merge_operation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                fork,
+                number,
+                target,
+                new.target_revision.0,
+                operation,
+                new.merge.map(|merge| merge.as_bytes().to_vec())
+            ])?;
+        let mut statement = self.conn.prepare_cached(
+            "INSERT INTO fork_sync_node(volume, number, node, base_revision, is_marked) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        let nodes: BTreeSet<NodeId> = new.behind.keys().chain(&new.marked).copied().collect();
+        for node in nodes {
+            let base_revision = new.behind.get(&node).map(|revision| revision.0);
+            let is_marked = new.marked.contains(&node);
+            statement.execute(params![fork, number, node.0.cast_signed(), base_revision, is_marked])?;
+        }
+        Ok(())
+    }
+}
+
+impl VirtualStore {
+    pub(crate) fn fork_target(&self) -> Result<StoreId> {
+        self.read_transaction(|snapshot| {
+            let conn = snapshot.tree.conn;
+            let (namespace, _) = target_volume(conn, load(conn, self.volume.id)?.target)?;
+            Ok(volume_store_id(self.database.id(), &namespace))
+        })
+    }
+
+    /// Whether this is a fork of a host directory itself, and not of another fork.
+    pub(crate) fn is_fork_of_base_layer(&self) -> Result<bool> {
+        self.read_transaction(|snapshot| {
+            let conn = snapshot.tree.conn;
+            let LoadedSync { target, .. } = load(conn, self.volume.id)?;
+            Ok(conn.prepare_cached("SELECT 1 FROM overlay WHERE volume = ?1")?.exists([target])?)
+        })
+    }
+
+    pub(crate) fn fork_sides(&self, query: SidesQuery) -> Result<ForkSides> {
+        self.read_transaction(|snapshot| {
+            let conn = snapshot.tree.conn;
+            let LoadedSync { target, sync } = load(conn, self.volume.id)?;
+            let revision = newest_revision(conn)?;
+            let (namespace, root) = target_volume(conn, target)?;
+            let target_store = volume_store_id(self.database.id(), &namespace);
+            let base_layers = load_layers(conn, target)?;
+            let overlay = find_overlay(conn, &base_layers)?;
+            let target_tree = Volume { id: target, root, dirs: Arc::default(), base_layers, overlay };
+            let synced = sync.target_revision.0;
+            let (fork_then, target_at) = match query {
+                SidesQuery::SinceSync => (None, None),
+                SidesQuery::AfterMerge { fork_revision, target_revision } => {
+                    check_readable(conn, fork_revision.0)?;
+                    check_readable(conn, target_revision.0)?;
+                    (Some(fork_revision.0), Some(target_revision.0))
+                }
+            };
+            let mut nodes = changed_nodes(conn, self.volume.id, 0)?;
+            // Also what the fork has taken in: a node that the fork has under another id is found by its place.
+            nodes.extend(changed_nodes(conn, target, first_revision(conn, self.volume.id)?)?);
+            nodes.extend(sync.behind.keys().map(|node| node.0.cast_signed()));
+            let tree = |volume, as_of| VolumeTree::new(conn, volume, as_of);
+            let mut fork = TreeReader::new(self, tree(&self.volume, None));
+            let mut target = TreeReader::new(self, tree(&target_tree, target_at));
+            let mut base = match fork_then {
+                Some(revision) => TreeReader::new(self, tree(&self.volume, Some(revision))),
+                None => TreeReader::new(self, tree(&target_tree, Some(synced))),
+            };
+            let mut sides = ForkSides::new(target_store, sync, RevisionNumber(revision));
+            for node in nodes {
+                // Each node with an older base is rare, so its tree is read without a cache.
+                let older = sides.sync.behind.get(&node_id(node)).filter(|_| fork_then.is_none()).copied();
+                let base_state = match older {
+                    Some(revision) => {
+                        TreeReader::new(self, tree(&target_tree, Some(revision.0))).state(node)?
+                    }
+                    None => base.state(node)?,
+                };
+                let in_target = target.current(node)?;
+                let in_fork = fork.current(node)?;
+                let state =
+                    |current: &Option<CurrentNode>| current.as_ref().and_then(|node| node.state.clone());
+                let (target_state, fork_state) = (state(&in_target), state(&in_fork));
+                let is_root = node == self.volume.root;
+                let is_unchanged = base_state == target_state && base_state == fork_state;
+                if is_root || is_unchanged {
+                    continue;
+                }
+                for state in [&base_state, &target_state, &fork_state].into_iter().flatten() {
+                    let parent = state.parent;
+                    for (reader, known) in
+                        [(&mut target, &mut sides.in_target), (&mut fork, &mut sides.in_fork)]
+                    {
+                        if !known.contains_key(&parent)
+                            && let Some(current) = reader.current(parent.0.cast_signed())?
+                        {
+                            known.insert(parent, current);
+                        }
+                    }
+                }
+                sides.in_target.extend(in_target.map(|current| (node_id(node), current)));
+                sides.in_fork.extend(in_fork.map(|current| (node_id(node), current)));
+                sides.nodes.insert(node_id(node), base_state);
+            }
+            Ok(sides)
+        })
+    }
+}
+
+/// The namespace and the root of the volume that a fork was made from.
+fn target_volume(conn: &Connection, target: i64) -> Result<(String, i64)> {
+    let found = conn
+        .prepare_cached("SELECT namespace, root FROM volume WHERE id = ?1")?
+        .query_row([target], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found.ok_or_else(|| {
+        StoreError::Expired("what the fork was made from has been destroyed, so it can't be merged".into())
+    })?)
+}
+
+/// The revision of the target at which a fork was made.
+fn first_revision(conn: &Connection, fork: i64) -> Result<i64> {
+    let revision = conn
+        .prepare_cached("SELECT target_revision FROM fork_sync WHERE volume = ?1 AND number = 0")?
+        .query_row([fork], |row| row.get(0))?;
+    Ok(revision)
+}
+
+/// The nodes that a volume has changed after a revision.
+fn changed_nodes(conn: &Connection, volume: i64, after: i64) -> Result<BTreeSet<i64>> {
+    let mut statement =
+        conn.prepare_cached("SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2")?;
+    let nodes = statement.query_map([volume, after], |row| row.get(0))?;
+    Ok(nodes.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Reads states of nodes from one tree, and keeps the paths of directories.
+struct TreeReader<'a> {
+    store: &'a VirtualStore,
+    tree: VolumeTree<'a>,
+    directories: HashMap<i64, Option<StorePath>>,
+}
+
+impl<'a> TreeReader<'a> {
+    fn new(store: &'a VirtualStore, tree: VolumeTree<'a>) -> Self {
+        TreeReader { store, tree, directories: HashMap::from([(tree.root, Some(StorePath::empty()))]) }
+    }
+
+    /// A node's row and its path; `None` if the node or a directory above it doesn't exist.
+    fn find(&mut self, node: i64) -> Result<Option<(EntryRow, StorePath)>> {
+        let Some((row, name)) = self.tree.node_with_name(node)? else { return Ok(None) };
+        if node == self.tree.root {
+            return Ok(Some((row, StorePath::empty())));
+        }
+        let path = self.directory_path(row.parent, 0)?.map(|directory| directory.child(&name));
+        Ok(path.map(|path| (row, path)))
+    }
+
+    fn directory_path(&mut self, directory: i64, depth: usize) -> Result<Option<StorePath>> {
+        if let Some(path) = self.directories.get(&directory) {
+            return Ok(path.clone());
+        }
+        let path = match self.tree.node_with_name(directory)? {
+            Some((row, name)) if depth <= stead_core::path::MAX_DEPTH => {
+                self.directory_path(row.parent, depth + 1)?.map(|parent| parent.child(&name))
+            }
+            _ => None,
+        };
+        self.directories.insert(directory, path.clone());
+        Ok(path)
+    }
+
+    fn state(&mut self, node: i64) -> Result<Option<NodeState>> {
+        Ok(self.find(node)?.map(|(row, path)| node_state(self.store, &row, path)))
+    }
+
+    fn current(&mut self, node: i64) -> Result<Option<CurrentNode>> {
+        let is_root = node == self.tree.root;
+        Ok(self.find(node)?.map(|(row, path)| CurrentNode {
+            state: (!is_root).then(|| node_state(self.store, &row, path.clone())),
+            path,
+            tag: row.tag(),
+        }))
+    }
+}

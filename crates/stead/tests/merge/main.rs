@@ -1,0 +1,151 @@
+//! Merging and updating forks through the facade: what each line of the specification promises.
+
+#![allow(clippy::unwrap_used)]
+
+mod conflicts;
+mod git_text;
+mod history;
+mod killed;
+mod merging;
+mod other_owners;
+mod properties;
+mod rights;
+mod updating;
+
+use std::collections::BTreeMap;
+
+use stead::vfs::{MergeChoice, MergeOptions, MergeResult, MergeRule, RulePaths};
+use stead::{Config, Stead};
+use tempfile::TempDir;
+
+const CONFIG: &str = r#"
+    [stores.code]
+    kind = "virtual"
+    [[agents.coder.workspaces]]
+    prefix = "/code"
+    scope = "rw"
+    store = "code"
+    [[agents.reviewer.workspaces]]
+    prefix = "/project"
+    scope = "rw"
+    store = "code"
+    [[agents.reader.workspaces]]
+    prefix = "/code"
+    scope = "ro"
+    store = "code"
+"#;
+
+/// A configured stead in a directory of its own.
+struct Project {
+    _directory: TempDir,
+    config: Config,
+}
+
+impl Project {
+    fn new() -> Self {
+        Project::with_config(CONFIG)
+    }
+
+    fn with_config(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+        Project { _directory: directory, config }
+    }
+
+    fn open(&self, agent: &str) -> Stead {
+        Stead::open(&self.config, agent).unwrap()
+    }
+}
+
+fn write(stead: &Stead, path: &str, text: &str) {
+    stead.vfs().write(path, text).unwrap();
+}
+
+fn read(stead: &Stead, path: &str) -> String {
+    String::from_utf8(stead.vfs().read(path).unwrap().bytes).unwrap()
+}
+
+fn rename(stead: &Stead, from: &str, to: &str) {
+    stead.vfs().rename(from, to, stead_core::vfs::Overwrite::Refuse).unwrap();
+}
+
+/// Removes a file, or a directory with everything in it. What isn't there stays away.
+fn remove(stead: &Stead, path: &str) {
+    let options = stead_core::vfs::RemoveOptions { recursive: true, force: true, if_match: None };
+    let is_directory =
+        stead.vfs().stat(path).is_ok_and(|stat| stat.kind == stead_core::store::NodeKind::Directory);
+    let removed = match is_directory {
+        true => stead.vfs().remove_directory(path, options),
+        false => stead.vfs().remove_file(path, options),
+    };
+    removed.unwrap();
+}
+
+fn exists(stead: &Stead, path: &str) -> bool {
+    stead.vfs().stat(path).is_ok()
+}
+
+/// Every file below a prefix with its mode and content.
+fn files(stead: &Stead, prefix: &str) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![String::new()];
+    while let Some(directory) = directories.pop() {
+        let listing =
+            stead.vfs().list(&*format!("{prefix}{directory}"), &stead_core::vfs::ListPage::all()).unwrap();
+        for entry in listing.entries {
+            let path = format!("{directory}/{}", entry.name);
+            if entry.kind == stead_core::store::NodeKind::Directory {
+                found.insert(format!("{path}/"), (entry.mode, Vec::new()));
+                directories.push(path);
+            } else {
+                let bytes = stead.vfs().read(&*format!("{prefix}{path}")).unwrap().bytes;
+                found.insert(path, (entry.mode, bytes));
+            }
+        }
+    }
+    found
+}
+
+fn merge(stead: &Stead, fork: &str) -> MergeResult {
+    stead.merge_fork(fork, &MergeOptions::default()).unwrap()
+}
+
+fn update(stead: &Stead, fork: &str) -> MergeResult {
+    stead.update_fork(fork, &MergeOptions::default()).unwrap()
+}
+
+/// A merge that succeeds.
+#[track_caller]
+fn merge_clean(stead: &Stead, fork: &str) -> MergeResult {
+    let result = merge(stead, fork);
+    assert!(result.done, "{:#?} {:#?}", result.conflicts, result.refused);
+    result
+}
+
+fn options(rules: Vec<MergeRule>) -> MergeOptions {
+    let mut options = MergeOptions::default();
+    options.rules = rules;
+    options
+}
+
+fn rule(glob: &str, choice: MergeChoice) -> MergeRule {
+    let paths = match glob {
+        "" => RulePaths::All,
+        glob => RulePaths::parse(glob, &[]).unwrap(),
+    };
+    MergeRule { paths, choice }
+}
+
+/// The conflicts of a result: path and kind.
+fn kinds(result: &MergeResult) -> Vec<(String, &'static str)> {
+    result.conflicts.iter().map(|conflict| (conflict.path.to_string(), conflict.kind.as_str())).collect()
+}
+
+/// A project with a directory and some files, and a fork of it.
+fn forked(project: &Project) -> Stead {
+    let coder = project.open("coder");
+    write(&coder, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\n7\n");
+    write(&coder, "/code/src/lib.rs", "a\nb\nc\n");
+    write(&coder, "/code/README.md", "read me\n");
+    coder.fork("/code", "draft").unwrap()
+}
