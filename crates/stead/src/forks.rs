@@ -212,7 +212,7 @@ impl Stead {
                 ));
             }
             let config = stead.forks.config.as_ref();
-            if config.and_then(|config| config.agent(agent)).is_some_and(|agent| agent.scope.has_threads()) {
+            if config.and_then(|config| config.agents.get(agent)).is_some_and(|agent| agent.scope.has_threads()) {
                 return Err(Error::Invalid(format!(
                     "the forks of the agent `{}` belong to its threads, so it can't be given one",
                     agent.escape_debug()

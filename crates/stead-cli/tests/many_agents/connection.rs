@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// A connection that was idle for this long isn't used again: the server closes it soon.
+const MAX_IDLE: Duration = Duration::from_secs(8);
 
 /// The protocol era of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub(crate) struct Connection {
     token: String,
     session: Option<String>,
     last_id: u64,
+    last_used: Instant,
 }
 
 /// The server's reply.
@@ -35,11 +38,9 @@ struct Answer {
 
 impl Connection {
     pub(crate) fn open(host: SocketAddr, token: &str, era: Era) -> Self {
-        let stream = TcpStream::connect(host).unwrap();
-        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let stream = BufReader::new(stream);
-        let mut connection = Connection { stream, host, token: token.to_owned(), session: None, last_id: 0 };
+        let (stream, token) = (connect(host), token.to_owned());
+        let last_used = Instant::now();
+        let mut connection = Connection { stream, host, token, session: None, last_id: 0, last_used };
         if era == Era::Sessions {
             let params = json!({
                 "protocolVersion": "2025-11-25",
@@ -173,6 +174,9 @@ impl Connection {
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
         }
+        if self.last_used.elapsed() > MAX_IDLE {
+            self.stream = connect(self.host);
+        }
         self.stream.get_mut().write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
     }
 
@@ -202,6 +206,7 @@ impl Connection {
         } else {
             self.read_body(length, &mut body);
         }
+        self.last_used = Instant::now();
         Answer { status, session, body: String::from_utf8(body).unwrap() }
     }
 
@@ -217,6 +222,13 @@ impl Connection {
         body.resize(start + size, 0);
         self.stream.read_exact(&mut body[start..]).unwrap();
     }
+}
+
+fn connect(host: SocketAddr) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    BufReader::new(stream)
 }
 
 /// The headers of a request in a session.

@@ -27,7 +27,8 @@ pub(crate) struct ThreadBarrier {
 impl Config {
     /// The owner of the forks and snapshots that an identity makes: `AGENT`, or `AGENT/THREAD` if the agent works in threads.
     pub(crate) fn owner_of(&self, identity: &Identity) -> String {
-        let has_threads = self.agent(&identity.agent).is_some_and(|agent| agent.scope.has_threads());
+        // Agents of organizations have no threads. Their Workspaces aren't compiled here: this is asked for every live stead.
+        let has_threads = self.agents.get(&identity.agent).is_some_and(|agent| agent.scope.has_threads());
         match identity.thread.as_deref().filter(|_| has_threads) {
             Some(thread) => format!("{}/{thread}", identity.agent),
             None => identity.agent.clone(),
