@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
-use stead_core::vfs::{DiffOptions, Difference, IntoPath, PointInTime};
+use stead_core::store::{Fork, ForkName, Store, StoreError};
+use stead_core::vfs::IntoPath;
 use stead_core::{Access, AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
 use stead_stores::database::Snapshot;
 

@@ -79,7 +79,7 @@ kind = "memory"
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` isn't a known key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `history`, `ask`, `structured`, `scope`, `idle_timeout`, `thread` and `state`
+    stead.toml:23:1: `color` isn't a known key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `history`, `forks`, `ask`, `structured`, `scope`, `idle_timeout`, `thread` and `state`
     stead.toml:26:1: `prefx` isn't a known key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` isn't a valid Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -243,6 +243,7 @@ store = "notes"
                 tools: ToolChoice {
                     only: None,
                     history: false,
+                    forks: false,
                     ask: {},
                     results: Text,
                 },
