@@ -25,12 +25,23 @@ impl HostLocations {
         self.host_paths(path).any(|host_path| host_path.starts_with(&directory))
     }
 
+    /// Whether the host directory contains a Workspace that is below the logical `path`.
+    pub(crate) fn directory_contains_nested(&self, directory: &Path, path: &VfsPath) -> bool {
+        let directory = resolve_existing_prefix(directory);
+        self.nested_directories(path).any(|host_path| host_path.starts_with(&directory))
+    }
+
     /// Whether the host path `directory` lies inside the logical `path`, including the Workspaces nested in it.
     pub(crate) fn contains_host_path(&self, directory: &Path, path: &VfsPath) -> bool {
         let directory = resolve_existing_prefix(directory);
-        let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
-        let nested = nested.map(|(_, directory)| resolve_existing_prefix(directory));
+        let nested = self.nested_directories(path);
         self.host_paths(path).chain(nested).any(|host_path| directory.starts_with(host_path))
+    }
+
+    /// The host directories of the Workspaces at a logical path and below it.
+    fn nested_directories<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
+        let nested = self.directories.iter().filter(|(prefix, _)| prefix.strip_prefix(path).is_some());
+        nested.map(|(_, directory)| resolve_existing_prefix(directory))
     }
 
     /// The host paths that a logical path has in every Workspace around it, also where a nested Workspace hides them.
@@ -71,5 +82,11 @@ mod tests {
         assert!(contains("alias", "/desk/project/copy"));
         assert!(contains("code/app", "/desk/project"));
         assert!(!contains("code/app/src", "/desk/project/copy"));
+
+        let contains_nested = |directory: &str, to: &str| {
+            locations.directory_contains_nested(&host.path().join(directory), &path(to))
+        };
+        assert!(contains_nested("alias", "/desk") && contains_nested("code/app", "/"));
+        assert!(!contains_nested("code/app/src", "/desk") && !contains_nested("code", "/elsewhere"));
     }
 }

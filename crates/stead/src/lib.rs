@@ -7,6 +7,7 @@
 #[cfg(feature = "tokio")]
 mod async_stead;
 pub mod config;
+mod convenience;
 mod current_records;
 pub mod demo;
 pub mod doctor;

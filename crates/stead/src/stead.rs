@@ -318,12 +318,18 @@ impl Stead {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferTotals> {
         let to = to.into_path()?;
-        if let ImportSource::Directory { path, name } = &source
-            && self.host_locations.directory_contains(path, &to)
-        {
-            return Err(Error::Invalid(format!(
-                "`{to}` is inside `{name}`, and a directory can't be imported into itself"
-            )));
+        if let ImportSource::Directory { path, name } = &source {
+            if self.host_locations.directory_contains(path, &to) {
+                return Err(Error::Invalid(format!(
+                    "`{to}` is inside `{name}`, and a directory can't be imported into itself"
+                )));
+            }
+            // Its entries go to the Workspaces below.
+            if self.vfs.router().is_synthetic(&to) && self.host_locations.directory_contains_nested(path, &to) {
+                return Err(Error::Invalid(format!(
+                    "a Workspace in `{to}` is inside `{name}`, and a directory can't be imported into itself"
+                )));
+            }
         }
         transfer::import(&self.vfs, source, &to, compare, observer)
     }

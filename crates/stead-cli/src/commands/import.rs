@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// A directory, a tar archive, or `-` for an archive on standard input
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// The directory to import into
+    /// The directory to import into; with `/`, each file goes to the Workspace that its path is in
     #[arg(value_name = "PREFIX")]
     to: String,
     /// Compare content instead of size, time and mode

@@ -33,6 +33,9 @@ pub(crate) struct Thread<'a> {
     /// Only of `threads show`.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshots: Option<u64>,
+    /// How many keys its State has; only of `threads show`, and only if the thread has a State.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<u64>,
 }
 
 /// What a thread has in a Workspace. Both numbers are null if that can't be seen from here.
@@ -56,6 +59,8 @@ pub(crate) struct ThreadRemoval<'a> {
     bytes: u64,
     forks: u64,
     snapshots: u64,
+    /// How many keys of its State.
+    keys: u64,
 }
 
 /// The result of `threads archive`.
@@ -87,6 +92,7 @@ fn document(record: &ThreadRecord) -> Thread<'_> {
         workspaces: None,
         forks: None,
         snapshots: None,
+        keys: None,
     }
 }
 
@@ -106,6 +112,7 @@ pub(crate) fn thread_details(details: &ThreadDetails) -> Value {
         workspaces: Some(workspaces.collect()),
         forks: Some(details.forks),
         snapshots: Some(details.snapshots),
+        keys: details.state.map(|state| state.files),
         ..document(&details.record)
     })
 }
@@ -119,6 +126,7 @@ fn removal<'a>(key: &'a ThreadKey, removed: &DestroyedThread) -> ThreadRemoval<'
         bytes: removed.bytes,
         forks: removed.forks,
         snapshots: removed.snapshots,
+        keys: removed.keys,
     }
 }
 
@@ -139,6 +147,7 @@ pub(crate) fn thread_to_destroy(details: &ThreadDetails) -> Value {
         bytes: usages().map(|usage| usage.bytes).sum(),
         forks: details.forks,
         snapshots: details.snapshots,
+        keys: details.state.map_or(0, |state| state.files),
     })
 }
 

@@ -32,6 +32,24 @@ store = "common"
 scope = "rw"
 "#;
 
+/// An agent with several Workspaces whose files are the thread's own, on several Stores.
+const SEVERAL_WORKSPACES: &str = r#"
+[stores.files]
+kind = "virtual"
+[stores.host]
+kind = "physical"
+path = "host"
+[agents.coder]
+scope = "hybrid"
+history = true
+workspaces = [
+  { prefix = "/project", store = "files", path = "/p", scope = "rw" },
+  { prefix = "/data/in", store = "host", scope = "rw", per = "thread" },
+  { prefix = "/drop", store = "files", path = "/d", scope = "wo", per = "thread" },
+  { prefix = "/shared", store = "files", path = "/s", scope = "rw" },
+]
+"#;
+
 fn hybrid(keys: &str) -> TestDir {
     let dir = TestDir::empty();
     dir.file("stead.toml", &HYBRID.replace("KEYS", keys));
@@ -188,6 +206,34 @@ fn s12_threads_are_listed_shown_and_destroyed() {
 }
 
 #[test]
+fn s18_the_keys_of_a_thread_s_state_are_shown_and_go_with_it() {
+    let dir = hybrid("state = { enabled = true }");
+    ok(&dir, &["--thread", "one", "write", "/project/a.txt", "hello"]);
+    let keys = |shown: &str| shown.lines().find(|line| line.starts_with("State ")).map(str::to_owned);
+    assert_eq!(keys(&ok(&dir, &["threads", "show", "one"])), None, "it has set none");
+    ok(&dir, &["--thread", "one", "state", "set", "next", "1"]);
+    ok(&dir, &["--thread", "one", "state", "set", "next", "22"]);
+    ok(&dir, &["--thread", "one", "state", "set", "other", "3", "--namespace", "jobs"]);
+    ok(&dir, &["--thread", "two", "state", "set", "next", "4"]);
+    let shown = ok(&dir, &["threads", "show", "one"]);
+    assert_eq!(keys(&shown).as_deref(), Some("State                 2 keys, 3 B"), "{shown}");
+    let dry_run = ok(&dir, &["threads", "destroy", "one", "-n"]);
+    assert!(dry_run.ends_with("  snapshots  0\n  State      2 keys, 3 B\n"), "{dry_run}");
+    let dry_run = documents(&dir, &["threads", "destroy", "one", "-n"]).remove(0);
+    let removed = documents(&dir, &["threads", "destroy", "one"]).remove(0);
+    for document in [&dry_run, &removed] {
+        let counts = ["files", "bytes", "keys"].map(|name| document[name].as_u64().unwrap());
+        assert_eq!(counts, [1, 5, 2], "a key isn't a file: {document}");
+    }
+    let record = documents(&dir, &["audit", "--limit", "1000"]);
+    let record = record.iter().find(|record| record["call"] == "thread.destroy").unwrap();
+    assert!(record.to_string().contains("\"keys\":2"), "{record}");
+    assert_eq!(ok(&dir, &["--thread", "two", "state", "get", "next"]).trim(), "4");
+    assert_eq!(ok(&dir, &["--thread", "one", "state", "list"]), "");
+    assert!(ok(&dir, &["threads", "destroy", "two"]).contains("1 key removed"));
+}
+
+#[test]
 fn s14_a_thread_in_use_is_not_destroyed() {
     let dir = hybrid("");
     let mut server = Launched::new(dir.command(["--thread", "busy", "mcp"]));
@@ -250,6 +296,40 @@ fn s12_an_archive_has_the_files_of_a_thread_and_can_be_imported() {
     let steps = steps(&dir);
     assert!(steps.contains(&"thread.archive old".to_owned()), "{steps:?}");
     assert!(steps.contains(&"thread.destroy old".to_owned()), "{steps:?}");
+}
+
+#[test]
+fn s12_an_archive_is_imported_at_the_root_into_the_workspaces_it_came_from() {
+    let dir = TestDir::empty();
+    dir.file("host/.keep", "");
+    dir.file("stead.toml", SEVERAL_WORKSPACES);
+    ok(&dir, &["--thread", "old", "write", "/project/d/a.txt", "hello"]);
+    ok(&dir, &["--thread", "old", "write", "/data/in/b.txt", "data"]);
+    ok(&dir, &["--thread", "old", "write", "/drop/c.txt", "dropped"]);
+    ok(&dir, &["--thread", "old", "fork", "/project", "draft"]);
+    ok(&dir, &["threads", "archive", "old", "old.tar"]);
+    // The new thread has no fork of that name, so the files of the fork are left out, and the exit code says so.
+    let imported = dir.stead(["--thread", "new", "import", "old.tar", "/"]);
+    let text = String::from_utf8(imported.stderr).unwrap();
+    assert_eq!(imported.status.code(), Some(1), "{text}");
+    assert!(text.contains("/forks/draft/d/a.txt") && text.contains("it is in none of the Workspaces"), "{text}");
+    assert!(text.contains("3 files"), "{text}");
+    assert_eq!(ok(&dir, &["--thread", "new", "cat", "/project/d/a.txt"]), "hello");
+    assert_eq!(ok(&dir, &["--thread", "new", "cat", "/data/in/b.txt"]), "data");
+    assert!(dir.path("host/threads/coder/new/b.txt").exists());
+    ok(&dir, &["--thread", "new", "fork", "/project", "draft"]);
+    ok(&dir, &["--thread", "new", "import", "old.tar", "/"]);
+    assert_eq!(ok(&dir, &["--thread", "new", "cat", "/forks/draft/d/a.txt"]), "hello");
+    // `/drop` can only be written. What is there is in the archive, which is the operator's.
+    ok(&dir, &["threads", "archive", "new", "new.tar"]);
+    let archive = std::fs::read(dir.path("new.tar")).unwrap();
+    let mut archive = tar::Archive::new(&*archive);
+    let names: Vec<_> =
+        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
+    assert!(names.iter().any(|name| name == "drop/c.txt"), "{names:?}");
+    // A directory that contains a Workspace's own directory isn't imported into it.
+    let refused = dir.run(["--thread", "new", "import", ".", "/"]);
+    assert!(refused.contains("a directory can't be imported into itself"), "{refused}");
 }
 
 #[test]

@@ -161,6 +161,37 @@ fn s14_a_mount_that_was_stopped_past_its_lease_writes_nothing_if_the_thread_has_
 }
 
 #[test]
+fn s14_a_mounted_thread_is_not_destroyed_and_its_files_stay() {
+    for kind in ["virtual", "physical"] {
+        let host = host(kind, "1h");
+        let Some(mounted) = host.mount("mnt", "a", "one", &[]) else { return };
+        let file = mounted.point.join("w/x");
+        fs::write(&file, "1").unwrap();
+        for args in [&["destroy", "one"][..], &["archive", "one", "one.tar", "--and-destroy"]] {
+            let all = [&["threads", "--agent", "a"][..], args].concat();
+            let refused = host.command(&all).output().unwrap();
+            let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert_eq!(refused.status.code(), Some(1), "{kind} {args:?}: {text}");
+            assert!(text.contains("try again when"), "{kind} {args:?}: {text}");
+        }
+        // The library is told the same, and nothing was marked or removed.
+        let stores = host.stores();
+        let error = stores.threads().destroy(&key()).unwrap_err();
+        assert!(matches!(error, Error::ThreadInUse(_)), "{kind}: {error}");
+        assert_eq!(fs::read(&file).unwrap(), b"1", "{kind}");
+        fs::write(mounted.point.join("w/y"), "2").unwrap();
+        assert_eq!(host.threads(), ["one"], "{kind}");
+        drop(mounted);
+        // After the unmount it can be destroyed.
+        wait_until("the mount gives its lease back", || {
+            stores.threads().destroy(&key()).is_ok_and(|removed| removed.is_some())
+        });
+        assert_eq!(host.threads(), [""; 0], "{kind}");
+        assert!(!host.path("files/app/threads/a/one").exists(), "{kind}");
+    }
+}
+
+#[test]
 fn s15_an_idle_mount_keeps_its_thread() {
     let host = host("virtual", "1s");
     let Some(mounted) = host.mount("mnt", "a", "one", &[]) else { return };

@@ -34,6 +34,7 @@ pub use maintenance::{
     BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use state_volume::StateOwner;
+pub(crate) use state_volume::is_state_namespace;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -288,6 +289,16 @@ impl Database {
     /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
     pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
         self.volume(namespace_text(namespace)?)
+    }
+
+    /// The Store of a namespace in the form that the database has it, if its volume exists. The Store has a cache of
+    /// directories of its own: use it only for a moment.
+    pub(crate) fn existing_volume(&self, namespace: &str) -> StoreResult<Option<VirtualStore>> {
+        let found = find_volume(&*self.0.reader()?, namespace)?;
+        Ok(found.map(|(id, root)| {
+            let volume = Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: Vec::new(), overlay: None });
+            VirtualStore::new(self.clone(), volume, volume_store_id(self.id(), namespace))
+        }))
     }
 
     /// The Store of a namespace in the form that the database has it.

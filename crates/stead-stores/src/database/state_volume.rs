@@ -9,7 +9,7 @@ use stead_core::store::{DatabaseId, StoreId};
 use stead_core::{StoreError, StoreResult};
 
 use crate::database::error::DatabaseError;
-use crate::database::{Database, find_volume, volume_store_id};
+use crate::database::{Database, volume_store_id};
 use crate::threads::ThreadKey;
 use crate::virtual_store::VirtualStore;
 
@@ -74,6 +74,11 @@ impl StateOwner {
     }
 }
 
+/// Whether a volume of this namespace is that of a State.
+pub(crate) fn is_state_namespace(namespace: &str) -> bool {
+    namespace.starts_with(NAMESPACE_START)
+}
+
 impl fmt::Display for StateOwner {
     /// The id of the stead: `AGENT` or `AGENT/THREAD`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,10 +92,11 @@ impl Database {
     /// created by [`crate::HeldThread::state_volume`], and is [`StoreError::NotFound`] before and after the thread's life.
     pub fn state_store(&self, owner: &StateOwner) -> StoreResult<VirtualStore> {
         let namespace = owner.namespace();
-        if owner.thread.is_some() && find_volume(&*self.0.reader()?, &namespace)?.is_none() {
-            return Err(StoreError::NotFound);
+        if owner.thread.is_none() {
+            return self.volume(namespace);
         }
-        self.volume(namespace)
+        // Only looked up: a volume that is made after the thread has ended would belong to no thread.
+        self.existing_volume(&namespace)?.ok_or(StoreError::NotFound)
     }
 
     /// The steads that have a State in this database, sorted.

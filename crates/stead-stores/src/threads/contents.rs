@@ -1,10 +1,8 @@
 //! Reading what a thread has, without using the thread.
 
-use std::sync::Arc;
-
 use stead_core::StoreResult;
 
-use crate::database::{Database, Volume, find_volume, volume_store_id};
+use crate::database::Database;
 use crate::threads::{ThreadKey, thread_namespace};
 use crate::virtual_store::VirtualStore;
 
@@ -16,12 +14,6 @@ impl Database {
         (thread, key): (i64, &ThreadKey),
         namespace: impl IntoIterator<Item = P>,
     ) -> StoreResult<Option<VirtualStore>> {
-        let namespace = thread_namespace((thread, key), namespace)?;
-        let found = find_volume(&*self.0.reader()?, &namespace)?;
-        Ok(found.map(|(id, root)| {
-            let volume =
-                Arc::new(Volume { id, root, dirs: Arc::default(), base_layers: Vec::new(), overlay: None });
-            VirtualStore::new(self.clone(), volume, volume_store_id(self.id(), &namespace))
-        }))
+        self.existing_volume(&thread_namespace((thread, key), namespace)?)
     }
 }

@@ -10,7 +10,7 @@ use stead_core::{AuditRecord, FactName, StoreError, StoreResult};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
-use crate::database::remove_volume;
+use crate::database::{is_state_namespace, remove_volume};
 use crate::threads::ending::check_ending;
 use crate::threads::{EndingThread, LeaseHolder, ThreadKey};
 use crate::virtual_store::fork;
@@ -19,7 +19,7 @@ use crate::virtual_store::fork;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemovedThread {
-    /// How many volumes it had, without its forks.
+    /// How many volumes it had, without its forks and its State.
     pub volumes: u64,
     /// How many forks.
     pub forks: u64,
@@ -29,12 +29,14 @@ pub struct RemovedThread {
     pub files: u64,
     /// How many bytes these files had.
     pub bytes: u64,
+    /// How many keys its State had, with those that had expired and were not removed yet.
+    pub keys: u64,
 }
 
 impl LeaseHolder {
     /// Removes what the database has of a thread, and the thread itself, in one transaction with `record`, if an audit is
-    /// open. The record gets what was removed: files and bytes, added to those that it has, and the facts `volumes`, `forks` and
-    /// `snapshots`.
+    /// open. The record gets what was removed: files and bytes, added to those that it has, and the facts `volumes`, `forks`,
+    /// `snapshots` and `keys`.
     ///
     /// [`StoreError::LeaseExpired`] if another process has taken the removal over. Then it is that process's to finish.
     pub fn finish_ending(
@@ -72,15 +74,19 @@ pub(crate) fn remove_thread(
     let (conn, owner) = (transaction.conn, key.to_string());
     let volumes = volumes_of(conn, id, &owner)?;
     let mut removed = RemovedThread::default();
-    for (volume, is_fork) in &volumes {
+    for (volume, kind) in &volumes {
         let (files, bytes): (i64, i64) = conn
             .prepare_cached(
                 "SELECT count(*), ifnull(sum(size), 0) FROM entry WHERE volume = ?1 AND kind = 1",
             )?
             .query_row([volume], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if *kind == VolumeKind::State {
+            removed.keys += files.cast_unsigned();
+            continue;
+        }
         removed.files += files.cast_unsigned();
         removed.bytes += bytes.cast_unsigned();
-        *(if *is_fork { &mut removed.forks } else { &mut removed.volumes }) += 1;
+        *(if *kind == VolumeKind::Fork { &mut removed.forks } else { &mut removed.volumes }) += 1;
     }
     let is_own = |volume: i64| volumes.iter().any(|(own, _)| *own == volume);
     for (volume, _) in &volumes {
@@ -104,21 +110,38 @@ pub(crate) fn threads_with_volumes(conn: &Connection) -> Result<Vec<i64>> {
     Ok(threads.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The volumes of a thread and of the forks that it owns, and whether each is a fork.
-fn volumes_of(conn: &Connection, thread: i64, owner: &str) -> Result<Vec<(i64, bool)>> {
+/// What a volume of a thread holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VolumeKind {
+    Files,
+    Fork,
+    State,
+}
+
+/// The volumes of a thread and of the forks that it owns.
+fn volumes_of(conn: &Connection, thread: i64, owner: &str) -> Result<Vec<(i64, VolumeKind)>> {
     let mut statement = conn.prepare_cached(
-        "SELECT id, base IS NOT NULL FROM volume WHERE thread IS NOT NULL AND thread = ?1
-         UNION SELECT volume, 1 FROM fork WHERE owner = ?2",
+        "SELECT id, base IS NOT NULL, iif(base IS NULL, namespace, NULL) FROM volume
+         WHERE thread IS NOT NULL AND thread = ?1
+         UNION SELECT volume, 1, NULL FROM fork WHERE owner = ?2",
     )?;
-    let rows = statement.query_map(params![thread, owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement.query_map(params![thread, owner], |row| {
+        let (is_fork, namespace): (bool, Option<String>) = (row.get(1)?, row.get(2)?);
+        let kind = match namespace {
+            _ if is_fork => VolumeKind::Fork,
+            Some(namespace) if is_state_namespace(&namespace) => VolumeKind::State,
+            _ => VolumeKind::Files,
+        };
+        Ok((row.get(0)?, kind))
+    })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn with_removed(mut record: AuditRecord, removed: &RemovedThread) -> Result<AuditRecord> {
-    let RemovedThread { volumes, forks, snapshots, files, bytes } = *removed;
+    let RemovedThread { volumes, forks, snapshots, files, bytes, keys } = *removed;
     record.file_count = Some(record.file_count.unwrap_or(0) + files);
     record.bytes = Some(record.bytes.unwrap_or(0) + bytes);
-    for (name, count) in [("volumes", volumes), ("forks", forks), ("snapshots", snapshots)] {
+    for (name, count) in [("volumes", volumes), ("forks", forks), ("snapshots", snapshots), ("keys", keys)] {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let facts = FactName::new(name).and_then(|name| record.facts.with(name, count));
         record.facts = facts.map_err(|error| StoreError::Invalid(error.to_string()))?;

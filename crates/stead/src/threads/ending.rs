@@ -26,6 +26,8 @@ pub struct DestroyedThread {
     pub forks: u64,
     /// How many snapshots.
     pub snapshots: u64,
+    /// How many keys of its State, with those that had expired and were not removed yet.
+    pub keys: u64,
 }
 
 /// What [`Threads::sweep`] did.
@@ -122,6 +124,7 @@ impl Threads<'_> {
         removed.bytes += in_database.bytes;
         removed.forks += in_database.forks;
         removed.snapshots += in_database.snapshots;
+        removed.keys += in_database.keys;
         registry.heartbeat.end_if_done(&holder);
         Ok(EndAttempt::Ended(removed))
     }

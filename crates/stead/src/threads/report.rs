@@ -2,7 +2,7 @@
 
 use stead_core::VfsPath;
 use stead_core::store::{Store, StoreError, StorePath, Usage};
-use stead_stores::{ThreadKey, ThreadRecord};
+use stead_stores::{StateOwner, ThreadKey, ThreadRecord};
 
 use crate::config::{StoreConfig, WorkspaceConfig, thread_directory};
 use crate::error::Result;
@@ -20,6 +20,8 @@ pub struct ThreadDetails {
     pub forks: u64,
     /// How many snapshots it has.
     pub snapshots: u64,
+    /// What its State has; `None` if it has none. The files are keys, with those that have expired and are not removed yet.
+    pub state: Option<Usage>,
 }
 
 /// A Workspace whose files are a thread's own.
@@ -51,8 +53,18 @@ impl Threads<'_> {
             workspaces: workspaces.collect(),
             forks: database.fork_records(&owner)?.len() as u64,
             snapshots: database.snapshots(&owner)?.len() as u64,
+            state: self.state_usage(&record)?,
             record,
         })
+    }
+
+    /// How much a thread has in its State.
+    fn state_usage(&self, thread: &ThreadRecord) -> Result<Option<Usage>> {
+        let owner = StateOwner::thread(&thread.key, thread.id);
+        match self.stores.database()?.state_store(&owner) {
+            Err(StoreError::NotFound) => Ok(None),
+            store => Ok(Some(store?.usage(&StorePath::root())?)),
+        }
     }
 
     /// How much a thread has in a Workspace.

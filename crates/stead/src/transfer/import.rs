@@ -22,7 +22,8 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Larger files are streamed rather than held in memory.
 const STREAM_THRESHOLD: u64 = 1 << 20;
 
-/// Imports what a source holds into the directory `to`, which is created if it is missing.
+/// Imports what a source holds into the directory `to`, which is created if it is missing. If `to` is above Workspaces, such as
+/// `/`, each entry goes to the Workspace that its path is in, and an entry that is in none is refused.
 ///
 /// A file that exists with the same size, time and mode (or, with [`CompareBy::Content`], the same content) is left as
 /// it is, so repeating an interrupted import completes it. Files that the source lacks are not removed.
@@ -93,6 +94,9 @@ fn run(
 /// The directory to import into, and whether it is new. A new one is created in the same batch as its first entries, so
 /// nothing is left behind if these are refused. An existing one needs no change, and so no audit record.
 fn find_destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
+    if vfs.router().is_synthetic(to) {
+        return Ok((to.clone(), false));
+    }
     let scope = vfs.router().route(to).map(|route| route.workspace.scope());
     if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write)) {
         if let Ok(Stat { kind: NodeKind::Directory, path, .. }) = vfs.stat(to) {
@@ -158,10 +162,11 @@ impl Importer<'_, '_> {
         if self.known_directories.contains(path) {
             return Ok(true);
         }
-        if self.refuse_reserved_name(path) {
-            return Ok(false);
+        if self.is_workspace_or_above(path) {
+            self.known_directories.insert(path.clone());
+            return Ok(true);
         }
-        if !self.ensure_parents(path)? {
+        if self.refuse_unusable_path(path) || !self.ensure_parents(path)? {
             return Ok(false);
         }
         match self.target_state(path)? {
@@ -185,8 +190,11 @@ impl Importer<'_, '_> {
         Ok(true)
     }
 
-    /// Sets a directory's attributes, once all its entries are imported.
+    /// Sets a directory's attributes, once all its entries are imported. The root of a Workspace keeps its own.
     pub(super) fn finish_directory(&mut self, path: &VfsPath, attr: ImportedAttr) -> Result<()> {
+        if self.is_workspace_or_above(path) {
+            return Ok(());
+        }
         let ImportedAttr { mode, modified, .. } = attr;
         if !self.changed_directories.remove(path)
             && let TargetState::Present(stat) = self.target_state(path)?
@@ -218,7 +226,7 @@ impl Importer<'_, '_> {
         content: &mut dyn SourceContent,
     ) -> Result<()> {
         self.tally.check_not_stopped()?;
-        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
+        if self.refuse_unusable_path(path) || !self.ensure_parents(path)? {
             return Ok(());
         }
         let existing = match self.target_state(path)? {
@@ -316,7 +324,7 @@ impl Importer<'_, '_> {
     /// Imports a symlink. Its target isn't checked here: the door checks it whenever the symlink is followed.
     pub(super) fn import_symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
         self.tally.check_not_stopped()?;
-        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
+        if self.refuse_unusable_path(path) || !self.ensure_parents(path)? {
             return Ok(());
         }
         match self.target_state(path)? {
@@ -379,7 +387,7 @@ impl Importer<'_, '_> {
 
     /// Imports a hard link as a copy of a file that was imported before, since Workspaces have no hard links.
     pub(super) fn import_hard_link(&mut self, path: &VfsPath, target: &VfsPath) -> Result<()> {
-        if !self.ensure_parents(path)? || self.refuse_reserved_name(path) {
+        if self.refuse_unusable_path(path) || !self.ensure_parents(path)? {
             return Ok(());
         }
         self.flush()?;
@@ -406,13 +414,20 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    /// Refuses the names that a Physical Store reserves for Stead: one such name would make the whole batch fail.
-    fn refuse_reserved_name(&mut self, path: &VfsPath) -> bool {
-        let is_physical = self
-            .vfs
-            .router()
-            .route(path)
-            .is_some_and(|route| route.workspace.mount().store().info().kind == StoreKind::Physical);
+    /// Whether the path is a directory whatever the Stores have: the root of a Workspace, or a directory above Workspaces.
+    fn is_workspace_or_above(&self, path: &VfsPath) -> bool {
+        let router = self.vfs.router();
+        router.route(path).is_some_and(|route| route.workspace.prefix() == path) || router.is_synthetic(path)
+    }
+
+    /// Refuses a path outside all Workspaces, and the names that a Physical Store reserves for Stead: one such name would
+    /// make the whole batch fail.
+    fn refuse_unusable_path(&mut self, path: &VfsPath) -> bool {
+        let Some(route) = self.vfs.router().route(path) else {
+            self.tally.refuse(path, "it is in none of the Workspaces");
+            return true;
+        };
+        let is_physical = route.workspace.mount().store().info().kind == StoreKind::Physical;
         let is_reserved = is_physical && matches!(path.name(), Some(".stead" | "stead.toml"));
         if is_reserved {
             self.tally.refuse(path, "the name is reserved for Stead itself");

@@ -17,7 +17,7 @@ use crate::session::Session;
 /// Write the files of a thread to a tar archive
 ///
 /// The archive has a directory for each Workspace whose files are the thread's own, and the log of the thread's history in
-/// .stead-archive/log.jsonl. `stead import ARCHIVE /project --thread NAME` brings these directories into another thread.
+/// .stead-archive/log.jsonl. `stead import ARCHIVE / --thread NAME` brings the files into the Workspaces of another thread.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

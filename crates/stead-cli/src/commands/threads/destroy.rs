@@ -6,7 +6,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
-/// End a thread, and remove its files, forks and snapshots
+/// End a thread, and remove its files, forks, snapshots and State
 ///
 /// Nothing of them can be restored; the audit stays. A thread that another process uses is not destroyed: end that process
 /// first.
@@ -66,7 +66,7 @@ pub(super) fn removed_text(removed: &DestroyedThread) -> String {
     let files = human::count(removed.files, "file", "files");
     let mut parts = vec![format!("{files} ({})", human::size(removed.bytes))];
     for (number, singular, plural) in
-        [(removed.forks, "fork", "forks"), (removed.snapshots, "snapshot", "snapshots")]
+        [(removed.forks, "fork", "forks"), (removed.snapshots, "snapshot", "snapshots"), (removed.keys, "key", "keys")]
     {
         if number > 0 {
             parts.push(human::count(number, singular, plural));

@@ -58,5 +58,9 @@ pub(super) fn contents(details: &ThreadDetails) -> Vec<(&'static str, String)> {
         .collect();
     lines.push(("forks", details.forks.to_string()));
     lines.push(("snapshots", details.snapshots.to_string()));
+    if let Some(state) = &details.state {
+        let keys = human::count(state.files, "key", "keys");
+        lines.push(("State", format!("{keys}, {}", human::size(state.bytes))));
+    }
     lines
 }
