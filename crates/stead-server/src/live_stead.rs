@@ -1,11 +1,12 @@
 //! The stead of one identity as it is now, and the limits on what that identity may use of the server.
 
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use stead::{Identity, Stead};
+use stead::{Identity, LiveSteads, Stead};
 use stead_core::tools::{Failure, ResultFormat, Toolbox};
 use stead_core::vfs::InUse;
 use stead_core::{ErrorKind, filesystem_map};
@@ -34,31 +35,40 @@ pub struct LiveStead {
     pending_approvals: PendingApprovals,
     list_changes: watch::Sender<u64>,
     results: ResultFormat,
+    /// The registry that renews it; none if the stead was put together without one.
+    registry: Weak<LiveSteads<LiveStead>>,
 }
 
 /// A stead at one point in time. A call uses the same view from its start to its end.
 #[derive(Debug)]
 pub(crate) struct SteadView {
     pub(crate) toolbox: Toolbox,
-    pub(crate) map: String,
-    /// Everything that a client can list, as text. If it changes, clients are notified to list again.
-    list_signature: String,
+    /// Made when it is first needed: most views are never asked for it.
+    map: OnceLock<String>,
+    /// A hash of everything that a client can list. If it changes, clients are notified to list again.
+    list_signature: u64,
 }
 
 impl SteadView {
     fn new(stead: &Stead) -> Self {
         let toolbox = stead.toolbox();
-        let workspaces = toolbox.vfs().workspaces().map(|workspace| {
-            (workspace.prefix(), workspace.scope(), workspace.approval_policy(), workspace.description())
-        });
-        let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
-        let results = toolbox.results();
+        let mut hasher = DefaultHasher::new();
+        for workspace in toolbox.vfs().workspaces() {
+            let rules = (workspace.scope(), workspace.approval_policy().as_str());
+            (workspace.prefix().as_str(), rules, workspace.description()).hash(&mut hasher);
+        }
+        toolbox.offered().for_each(|tool| tool.name.hash(&mut hasher));
+        format!("{:?}", toolbox.results()).hash(&mut hasher);
         // A fork that was discarded and created again has the same name, but is a different fork.
-        let forks: Vec<_> =
-            stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.created)).collect();
-        let list_signature = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
-        let map = filesystem_map::filesystem_map(&toolbox);
-        SteadView { map, list_signature, toolbox }
+        for fork in stead.forks().into_iter().flatten() {
+            (fork.name.as_str(), format!("{:?}", fork.created)).hash(&mut hasher);
+        }
+        SteadView { map: OnceLock::new(), list_signature: hasher.finish(), toolbox }
+    }
+
+    /// The Filesystem Map.
+    pub(crate) fn map(&self) -> &str {
+        self.map.get_or_init(|| filesystem_map::filesystem_map(&self.toolbox))
     }
 }
 
@@ -88,7 +98,13 @@ impl LiveStead {
             pending_approvals: PendingApprovals::default(),
             list_changes: watch::Sender::new(0),
             results: ResultFormat::Text,
+            registry: Weak::new(),
         }
+    }
+
+    /// Lets this registry, which has the stead, renew it before it is used.
+    pub(crate) fn in_registry(self, registry: &Arc<LiveSteads<LiveStead>>) -> Self {
+        LiveStead { registry: Arc::downgrade(registry), ..self }
     }
 
     /// Uses this result format for every client. Without it, the agent's configuration decides.
@@ -114,7 +130,16 @@ impl LiveStead {
         &self.limits
     }
 
-    /// The stead as it is now.
+    /// The stead as it is after changed records were taken into account: see [`LiveSteads::renew`]. May open the stead
+    /// again, so it can block.
+    pub(crate) fn renewed(&self) -> Arc<SteadView> {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.renew(&self.identity);
+        }
+        self.current()
+    }
+
+    /// The stead as it was when it was last used or replaced.
     pub(crate) fn current(&self) -> Arc<SteadView> {
         Arc::clone(&self.current.read())
     }
@@ -130,11 +155,14 @@ impl LiveStead {
     }
 
     /// Serves this stead if its Workspaces, tools or forks differ. Otherwise the current one stays, with its read set.
-    pub(crate) fn refresh(&self, stead: &Stead) {
+    /// Returns whether this one is served.
+    pub(crate) fn refresh(&self, stead: &Stead) -> bool {
         let view = SteadView::new(stead);
-        if view.list_signature != self.current.read().list_signature {
+        let differs = view.list_signature != self.current.read().list_signature;
+        if differs {
             self.set_current(view);
         }
+        differs
     }
 
     fn set_current(&self, view: SteadView) {

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 /// for; all of them share the Stores.
 #[derive(Debug)]
 pub struct SteadRegistry {
-    live: LiveSteads<LiveStead>,
+    live: Arc<LiveSteads<LiveStead>>,
     limits: ServerLimits,
     metrics: Arc<Metrics>,
     scheduler: Arc<CallScheduler>,
@@ -24,6 +24,8 @@ pub struct SteadRegistry {
     last_sweep: Mutex<Option<Instant>>,
 }
 
+/// How long one refresh renews steads whose records have changed. The next refresh goes on with the others.
+const RENEWAL_TIME: Duration = Duration::from_millis(100);
 /// How often threads whose idle time-out has passed are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -31,7 +33,7 @@ impl SteadRegistry {
     /// A registry for this configuration. Opens nothing yet.
     pub fn of(config: &Config, limits: ServerLimits) -> Self {
         SteadRegistry {
-            live: LiveSteads::of(config),
+            live: Arc::new(LiveSteads::of(config)),
             limits,
             metrics: Arc::default(),
             scheduler: CallScheduler::new(limits.running_calls),
@@ -62,7 +64,8 @@ impl SteadRegistry {
     pub fn get(&self, identity: &Identity) -> Result<Arc<LiveStead>> {
         self.live.get(identity, |stead| {
             let (metrics, scheduler) = (Arc::clone(&self.metrics), Arc::clone(&self.scheduler));
-            LiveStead::with_shared(stead, self.limits, metrics, scheduler).with_results(self.results)
+            let live = LiveStead::with_shared(stead, self.limits, metrics, scheduler);
+            live.with_results(self.results).in_registry(&self.live)
         })
     }
 
@@ -96,10 +99,11 @@ impl SteadRegistry {
         self.live.stores().open_audit()
     }
 
-    /// Looks for changes outside the configuration, forks that were created or discarded, evicts idle steads, and ends the
-    /// threads whose idle time-out has passed.
+    /// Looks for changes outside the configuration, forks that were created or discarded, renews steads whose records have
+    /// changed and that nobody uses, evicts idle steads, and ends the threads whose idle time-out has passed.
     pub fn refresh(&self) {
         self.live.refresh();
+        self.live.renew_outdated(Instant::now() + RENEWAL_TIME);
         self.live.evict_idle();
         if self.sweep_is_due() {
             // What can't be removed now is tried again by the next sweep.
@@ -123,8 +127,8 @@ impl LiveEntry for LiveStead {
         LiveStead::replace(self, stead);
     }
 
-    fn refresh(&self, stead: &Stead) {
-        LiveStead::refresh(self, stead);
+    fn refresh(&self, stead: &Stead) -> bool {
+        LiveStead::refresh(self, stead)
     }
 
     fn is_needed(&self, idle: Duration) -> bool {

@@ -2,18 +2,25 @@
 //!
 //! Getting one identity's stead never waits for the opening of another's.
 
+mod config_differences;
+mod renewal;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use stead_core::Identity;
+use stead_core::organization::{Folders, Membership};
 use stead_core::store::Subscription;
 use stead_core::vfs::ThreadLease;
-use stead_core::{Identity, VfsPath};
 use stead_stores::ThreadKey;
 
-use crate::config::{AgentConfig, Config, OrganizationConfig, StoreConfig, WorkspaceConfig};
+use self::config_differences::{
+    agents_that_lose_access, changed_organizations, differs_only_in_records, gives_the_same,
+};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::stores::Stores;
@@ -27,15 +34,16 @@ pub trait LiveEntry: Send + Sync {
     /// Uses this stead from now on, because the configuration was replaced.
     fn replace(&self, stead: &Stead);
 
-    /// Uses this stead if its forks differ from those of the present one.
-    fn refresh(&self, stead: &Stead);
+    /// Uses this stead if its forks differ from those of the present one. Returns whether it uses it.
+    fn refresh(&self, stead: &Stead) -> bool;
 
     /// Whether the entry holds something that is still needed, though nobody has used it for this long.
     fn is_needed(&self, idle: Duration) -> bool;
 }
 
 /// The live steads of a configuration. A stead is opened when it is first asked for. The owner
-/// has to call [`LiveSteads::refresh`] and [`LiveSteads::evict_idle`] regularly.
+/// has to call [`LiveSteads::refresh`], [`LiveSteads::renew_outdated`] and [`LiveSteads::evict_idle`] regularly, and
+/// [`LiveSteads::renew`] before each use of an entry that it still has.
 #[derive(Debug)]
 pub struct LiveSteads<T> {
     state: Mutex<RegistryState<T>>,
@@ -83,9 +91,29 @@ struct Slot<T> {
     fork_makers: BTreeSet<String>,
     /// The thread that `live` is of, if the agent works in threads.
     thread: Option<Weak<dyn ThreadLease>>,
+    /// The folders of `live`, if the agent is in an organization.
+    folders: Option<Arc<Folders>>,
+    /// The configuration that `live` agrees with. If it isn't the current one, `live` is outdated.
+    config: Option<Arc<Config>>,
 }
 
 impl<T> Slot<T> {
+    /// Keeps what has to be known of the stead of its entry.
+    fn set_facts(&mut self, facts: SlotFacts) {
+        self.fork_makers = facts.fork_makers;
+        self.thread = facts.thread;
+        self.folders = facts.folders;
+        self.config = Some(facts.config);
+    }
+
+    /// Says that `live` agrees with this configuration, though it was opened with another one.
+    fn set_config(&mut self, agent: &str, config: &Arc<Config>) {
+        if let (Some(folders), Some((member, index))) = (&self.folders, config.member(agent)) {
+            folders.update(Membership::new(Arc::clone(&member.organization), index));
+        }
+        self.config = Some(Arc::clone(config));
+    }
+
     /// Whether the thread that `live` is of has ended.
     fn has_ended(&self) -> bool {
         let thread = self.thread.as_ref().and_then(Weak::upgrade);
@@ -102,7 +130,8 @@ impl<T> Slot<T> {
 impl<T> Default for Slot<T> {
     fn default() -> Self {
         let (opening, fork_makers) = (Arc::default(), BTreeSet::new());
-        Slot { live: None, last_used: Instant::now(), opening, fork_makers, thread: None }
+        let (live, last_used) = (None, Instant::now());
+        Slot { live, last_used, opening, fork_makers, thread: None, folders: None, config: None }
     }
 }
 
@@ -110,12 +139,16 @@ impl<T> Default for Slot<T> {
 struct SlotFacts {
     fork_makers: BTreeSet<String>,
     thread: Option<Weak<dyn ThreadLease>>,
+    folders: Option<Arc<Folders>>,
+    config: Arc<Config>,
 }
 
 impl SlotFacts {
-    fn of(stead: &Stead) -> Self {
+    /// Facts of a stead that was opened with this configuration.
+    fn of(stead: &Stead, config: &Arc<Config>) -> Self {
+        let (fork_makers, folders) = (stead.forks.makers().clone(), stead.folders.clone());
         let thread = stead.vfs().lease().map(Arc::downgrade);
-        SlotFacts { fork_makers: stead.forks.makers().clone(), thread }
+        SlotFacts { fork_makers, thread, folders, config: Arc::clone(config) }
     }
 }
 
@@ -171,15 +204,14 @@ impl<T: LiveEntry> LiveSteads<T> {
         self.state.lock().has_access(agent)
     }
 
-    /// The entry of an identity. If there is none, its stead is opened and `make` makes the entry.
+    /// The entry of an identity, up to date. If there is none, its stead is opened and `make` makes the entry.
     pub fn get(&self, identity: &Identity, make: impl Fn(&Stead) -> T) -> Result<Arc<T>> {
-        let opening = {
-            let mut state = self.state.lock();
-            if let Some(live) = state.live(identity) {
-                return Ok(live);
-            }
-            Arc::clone(&state.slots.entry(identity.clone()).or_default().opening)
-        };
+        let live = self.state.lock().live(identity);
+        if let Some(live) = live {
+            self.renew(identity);
+            return Ok(live);
+        }
+        let opening = Arc::clone(&self.state.lock().slots.entry(identity.clone()).or_default().opening);
         let _opening = opening.lock();
         loop {
             let (stores, epoch) = {
@@ -193,7 +225,7 @@ impl<T: LiveEntry> LiveSteads<T> {
                 (Arc::clone(&state.stores), state.epoch)
             };
             let result = stores.check_audit().and_then(|()| self.open(&stores, identity));
-            let result = result.map(|stead| (SlotFacts::of(&stead), Arc::new(make(&stead))));
+            let result = result.map(|stead| (SlotFacts::of(&stead, stores.config()), Arc::new(make(&stead))));
             let mut state = self.state.lock();
             match result {
                 // The configuration or the forks have changed meanwhile.
@@ -205,7 +237,7 @@ impl<T: LiveEntry> LiveSteads<T> {
                 Ok((facts, live)) => {
                     let slot = state.slots.entry(identity.clone()).or_default();
                     slot.last_used = Instant::now();
-                    (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
+                    slot.set_facts(facts);
                     let ended = slot.live.replace(Arc::clone(&live));
                     drop(state);
                     // Only now, without the lock: dropping a stead may close files.
@@ -224,10 +256,15 @@ impl<T: LiveEntry> LiveSteads<T> {
 
     /// Replaces the configuration as a whole; on an error, everything stays as it was. An agent that the new
     /// configuration doesn't have keeps its entries, but has no Workspaces.
+    ///
+    /// If only records of organizations are different, nothing is opened here: see [`LiveSteads::renew`].
     pub fn replace(&self, config: &Config) -> Result<()> {
         let mut updates = self.updates.lock();
         let stores = Arc::new(self.stores().reconfigured(config));
         stores.open_audit()?;
+        if self.replace_records(&stores) {
+            return Ok(());
+        }
         let mut opened: HashMap<Identity, (Arc<T>, Stead)> = HashMap::new();
         let _entry_changes = loop {
             let missing = {
@@ -244,7 +281,13 @@ impl<T: LiveEntry> LiveSteads<T> {
                         && !state.stays_as_it_is(identity, config)
                 });
                 if missing.is_empty() {
-                    state.stores = stores;
+                    // Those that were opened again get their facts below.
+                    for (identity, slot) in &mut state.slots {
+                        if !opened.contains_key(identity) {
+                            slot.set_config(&identity.agent, stores.config());
+                        }
+                    }
+                    state.stores = Arc::clone(&stores);
                     state.epoch += 1;
                     state.withdrawal = None;
                     break entry_changes;
@@ -266,7 +309,7 @@ impl<T: LiveEntry> LiveSteads<T> {
         *updates = ForkWatch::default();
         for (identity, (live, stead)) in opened {
             live.replace(&stead);
-            self.state.lock().set_facts(&identity, &stead);
+            self.state.lock().set_facts(&identity, &stead, stores.config());
         }
         Ok(())
     }
@@ -357,11 +400,12 @@ impl<T: LiveEntry> LiveSteads<T> {
             match self.open(&stores, &identity) {
                 Ok(stead) => {
                     let _entry_changes = self.entry_changes.lock();
-                    let mut state = self.state.lock();
-                    if !state.is_withdrawn(&identity.agent) && !state.is_any_withdrawn(stead.forks.makers()) {
-                        state.set_facts(&identity, &stead);
-                        drop(state);
-                        live.refresh(&stead);
+                    let state = self.state.lock();
+                    let is_withdrawn =
+                        state.is_withdrawn(&identity.agent) || state.is_any_withdrawn(stead.forks.makers());
+                    drop(state);
+                    if !is_withdrawn && live.refresh(&stead) {
+                        self.state.lock().set_facts(&identity, &stead, stores.config());
                     }
                 }
                 // An agent that isn't configured any more has no Workspaces.
@@ -460,22 +504,21 @@ impl<T> RegistryState<T> {
 
     /// Whether a new configuration gives an identity exactly what it has: then its stead stays open.
     fn stays_as_it_is(&self, identity: &Identity, new: &Config) -> bool {
-        let current = self.stores.config();
-        let has_forks = self.slots.get(identity).is_some_and(|slot| !slot.fork_makers.is_empty());
+        let Some(slot) = self.slots.get(identity) else { return true };
         self.withdrawal.is_none()
-            && !has_forks
-            && current.has_same_stores(new)
-            && current.looks_the_same_to(&identity.agent, new)
+            && slot.fork_makers.is_empty()
+            && slot.config.as_ref().is_some_and(|agrees_with| {
+                agrees_with.has_same_stores(new) && agrees_with.looks_the_same_to(&identity.agent, new)
+            })
     }
 
     fn is_any_withdrawn(&self, agents: &BTreeSet<String>) -> bool {
         agents.iter().any(|agent| self.is_withdrawn(agent))
     }
 
-    fn set_facts(&mut self, identity: &Identity, stead: &Stead) {
+    fn set_facts(&mut self, identity: &Identity, stead: &Stead, config: &Arc<Config>) {
         if let Some(slot) = self.slots.get_mut(identity) {
-            let facts = SlotFacts::of(stead);
-            (slot.fork_makers, slot.thread) = (facts.fork_makers, facts.thread);
+            slot.set_facts(SlotFacts::of(stead, config));
         }
     }
 
@@ -492,75 +535,15 @@ impl<T> RegistryState<T> {
     }
 }
 
-fn withdrawn_error() -> Error {
-    Error::Invalid(
-        "the configuration has changed, and a directory in it doesn't answer; try again later".into(),
-    )
-}
-
-/// Whether two configurations give the same agents the same.
-fn gives_the_same(a: &Config, b: &Config) -> bool {
-    a.agents == b.agents
-        && a.stores == b.stores
-        && a.database == b.database
-        && a.organizations == b.organizations
-}
-
-/// Whether two configurations give the same, except for records that steads follow while they are in use.
-fn differs_only_in_records(a: &Config, b: &Config) -> bool {
-    a.agents == b.agents
-        && a.organizations.len() == b.organizations.len()
-        && changed_organizations(a, b).is_empty()
-        && changed_organizations(b, a).is_empty()
-        && a.stores == b.stores
-        && a.database == b.database
-}
-
 /// The organization of an agent, if its name says that it is in one.
 fn organization_id(agent: &str) -> Option<&str> {
     agent.split_once('/').map(|(organization, _)| organization)
 }
 
-/// The organizations of `old` that `new` doesn't have as they are. Other records don't count: what they take away is refused
-/// at each access already.
-fn changed_organizations(old: &Config, new: &Config) -> BTreeSet<String> {
-    let stores_changed = old.stores != new.stores || old.database != new.database;
-    let is_changed = |config: &&OrganizationConfig| {
-        stores_changed || !(new.organizations.contains(config) || old.follows_records_of(config, new))
-    };
-    let changed = old.organizations.iter().filter(is_changed);
-    changed.map(|config| config.organization.id().to_owned()).collect()
-}
-
-fn by_prefix(agent: &AgentConfig) -> HashMap<&VfsPath, &WorkspaceConfig> {
-    agent.workspaces.iter().map(|workspace| (&workspace.prefix, workspace)).collect()
-}
-
-/// The agents that may do something with `old` that they may not do with `new`.
-fn agents_that_lose_access(old: &Config, new: &Config) -> BTreeSet<String> {
-    let is_same_store = |name: &String| match (old.stores.get(name), new.stores.get(name)) {
-        (Some(StoreConfig::Virtual { .. }), _) if old.database.path != new.database.path => false,
-        (old, new) => old == new,
-    };
-    let loses_access = |name: &String, agent: &AgentConfig| {
-        let Some(new_agent) = new.agents.get(name) else { return true };
-        let [old_workspaces, new_workspaces] = [agent, new_agent].map(by_prefix);
-        let stays = |workspace: &WorkspaceConfig| {
-            new_workspaces.get(&workspace.prefix) == Some(&workspace) && is_same_store(&workspace.store)
-        };
-        // A new Workspace inside one that stays may withhold what that one allows.
-        let is_nested = |added: &WorkspaceConfig| {
-            old_workspaces.get(&added.prefix) != Some(&added)
-                && added.prefix.ancestors().any(|outer| old_workspaces.contains_key(&outer))
-        };
-        agent.quota != new_agent.quota
-            || agent.scope != new_agent.scope
-            || agent.tools != new_agent.tools
-            || !agent.workspaces.iter().all(stays)
-            || new_agent.workspaces.iter().any(is_nested)
-    };
-    let losing = old.agents.iter().filter(|(name, agent)| loses_access(name, agent));
-    losing.map(|(name, _)| name.clone()).collect()
+fn withdrawn_error() -> Error {
+    Error::Invalid(
+        "the configuration has changed, and a directory in it doesn't answer; try again later".into(),
+    )
 }
 
 impl ForkWatch {

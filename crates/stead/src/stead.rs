@@ -186,7 +186,7 @@ impl Stead {
         if let Some(lease) = lease {
             builder.lease = Some(lease);
         }
-        if let Some(Membership { organization, agent }) = membership {
+        if let Some(Membership { organization, agent, .. }) = membership {
             let folders = Folders::new(Arc::clone(organization), *agent, stores.folder_ids());
             let create_directories = folder_directories(&agent_config, stores)?;
             builder = builder.folders(folders.with_directories(create_directories));
@@ -560,7 +560,8 @@ impl SteadBuilder {
             builder = builder.audit(log);
         }
         if let Some(folders) = &self.folders {
-            builder = builder.denial_note(folders.organization().denial_note(folders.agent()));
+            let Membership { organization, agent, .. } = folders.membership();
+            builder = builder.denial_note(organization.denial_note(agent));
         }
         if let Some(rights) = self.current_rights {
             builder = builder.current_rights(rights);

@@ -3,13 +3,31 @@
 use std::fmt;
 use std::sync::{Arc, Once};
 
+use parking_lot::RwLock;
+
 use crate::name::escape_text;
 use crate::organization::{AgentIndex, FolderIds, FolderScope, IdHolder, Organization};
 
+/// An agent of an organization, as one version of the records has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Membership {
+    /// The organization.
+    pub organization: Arc<Organization>,
+    /// The agent in it.
+    pub agent: AgentIndex,
+}
+
+impl Membership {
+    /// This agent of this organization.
+    pub fn new(organization: Arc<Organization>, agent: AgentIndex) -> Self {
+        Membership { organization, agent }
+    }
+}
+
 /// What the folder tools of one agent work with.
 pub struct Folders {
-    organization: Arc<Organization>,
-    agent: AgentIndex,
+    membership: RwLock<Membership>,
     ids: Arc<dyn FolderIds>,
     holder: IdHolder,
     first_use: Once,
@@ -27,7 +45,8 @@ impl Folders {
     pub fn new(organization: Arc<Organization>, agent: AgentIndex, ids: Arc<dyn FolderIds>) -> Self {
         let agent_id = organization.agent(agent).id.as_str().into();
         let holder = IdHolder { organization: organization.id().into(), agent: agent_id };
-        Folders { organization, agent, ids, holder, first_use: Once::new(), create_directories: None }
+        let membership = RwLock::new(Membership::new(organization, agent));
+        Folders { membership, ids, holder, first_use: Once::new(), create_directories: None }
     }
 
     /// Calls `create` at the agent's first use, to create the directories of its own and its team's folders.
@@ -40,14 +59,15 @@ impl Folders {
         self.first_use.call_once(|| self.create_directories.iter().for_each(|create| create()));
     }
 
-    /// The organization.
-    pub fn organization(&self) -> &Arc<Organization> {
-        &self.organization
+    /// The agent and its organization. A call asks once, so that it has the same records from its start to its end.
+    pub fn membership(&self) -> Membership {
+        self.membership.read().clone()
     }
 
-    /// The agent.
-    pub fn agent(&self) -> AgentIndex {
-        self.agent
+    /// Uses other records of the same agent from the next call on. They have to give the agent exactly what it has:
+    /// see [`Organization::looks_the_same_to`]. The older records are no longer kept in memory then.
+    pub fn update(&self, membership: Membership) {
+        *self.membership.write() = membership;
     }
 
     /// The ids.

@@ -33,7 +33,7 @@ mod whitelist;
 
 pub use discovery::{FolderScope, InvalidFolderScope};
 pub use folder_ids::{FolderIds, FolderLookup, IdHolder, IssuedFolder, MemoryFolderIds};
-pub use folders::Folders;
+pub use folders::{Folders, Membership};
 pub use records::{
     AgentRecord, OrganizationRecords, OrganizationSettings, RecordField, RecordProblem, RecordRef,
     TeamRecord, ToolRule,

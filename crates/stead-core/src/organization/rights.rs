@@ -137,11 +137,16 @@ impl Organization {
             self.id == other.id && self.tools == other.tools && self.settings == other.settings;
         // Teams are in the same order, so an index means the same team.
         let same_record = *record == *other.agent(other_agent);
-        let names = |organization: &Organization, caller| {
-            let colleagues = organization.colleagues(caller).map(|agent| organization.agent(agent));
-            colleagues.map(|agent| (agent.id.clone(), agent.name.clone(), agent.team)).collect::<Vec<_>>()
-        };
-        same_teams && same_settings && same_record && names(self, agent) == names(other, other_agent)
+        same_teams
+            && same_settings
+            && same_record
+            && self.colleague_names(agent).eq(other.colleague_names(other_agent))
+    }
+
+    /// What is shown to an agent of the agents whose shared folder it may read.
+    fn colleague_names(&self, caller: AgentIndex) -> impl Iterator<Item = (&str, &str, Option<TeamIndex>)> {
+        let colleagues = self.colleagues(caller).map(|agent| self.agent(agent));
+        colleagues.map(|agent| (&*agent.id, &*agent.name, agent.team))
     }
 
     /// What an agent may do in a folder; `None` if nothing.

@@ -58,9 +58,8 @@ pub(super) async fn run_call<T>(
         deadline: Instant::now() + live_stead.limits().call_timeout,
         progress: progress.as_ref().map(|progress| progress.progress.clone()),
     });
-    let view = live_stead.current();
     // Unwind safe: the tool works on Stores behind the door, and these stay consistent whatever happens to a caller.
-    let run = AssertUnwindSafe(|| run(&view, &monitor));
+    let run = AssertUnwindSafe(|| run(&live_stead.renewed(), &monitor));
     let result = tokio::task::block_in_place(|| catch_unwind(run));
     drop(monitor);
     if let Some(progress) = progress {

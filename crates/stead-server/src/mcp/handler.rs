@@ -6,11 +6,11 @@ use std::time::Instant;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData,
-    Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt, PromptMessage,
+    ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -22,6 +22,7 @@ use super::call::{McpCallError, run_call};
 use super::client_subscriptions::ClientSubscriptions;
 use super::elicitation::ApprovalOutcome;
 use super::{convert, elicitation, methods, resources};
+use crate::in_place::in_place;
 use crate::live_stead::LiveStead;
 
 /// The name of the prompt that returns the Filesystem Map.
@@ -176,10 +177,21 @@ impl ServerHandler for McpHandler {
         let implementation = Implementation::new("stead", env!("CARGO_PKG_VERSION")).with_title("Stead");
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
-            .with_instructions(self.live_stead.current().map.clone())
+            .with_instructions(self.live_stead.current().map())
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        in_place(|| self.live_stead.renewed()).await;
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        in_place(|| self.live_stead.renewed()).await;
         let versions = self.supported_protocol_versions().into_owned();
         let result = DiscoverResult::from_server_info(versions, self.get_info());
         Ok(result.with_ttl_ms(CACHE_TTL_MS).with_cache_scope(CacheScope::Private))
@@ -194,7 +206,8 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (view, results) = (self.live_stead.current(), self.results(&context.extensions));
+        let view = in_place(|| self.live_stead.renewed()).await;
+        let results = self.results(&context.extensions);
         let tools = view.toolbox.offered().map(|tool| convert::tool(&view.toolbox, tool, results)).collect();
         Ok(ListToolsResult::with_all_items(tools)
             .with_ttl_ms(CACHE_TTL_MS)
@@ -235,7 +248,8 @@ impl ServerHandler for McpHandler {
         if request.name != MAP_PROMPT {
             return Err(ErrorData::invalid_params(format!("the only prompt is `{MAP_PROMPT}`"), None));
         }
-        let message = PromptMessage::new_text(Role::User, self.live_stead.current().map.clone());
+        let view = in_place(|| self.live_stead.renewed()).await;
+        let message = PromptMessage::new_text(Role::User, view.map());
         Ok(GetPromptResult::new(vec![message]).into())
     }
 

@@ -114,7 +114,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 /// Reads a resource.
 pub(super) fn read(view: &SteadView, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let contents = if uri == uri::MAP {
-        ResourceContents::text(view.map.clone(), uri).with_mime_type("text/markdown")
+        ResourceContents::text(view.map(), uri).with_mime_type("text/markdown")
     } else {
         read_file(view, uri).map_err(|failure| convert::resource_error(&failure, uri))?
     };

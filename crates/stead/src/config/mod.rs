@@ -61,7 +61,8 @@ pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
 pub use keys::json_schema;
 pub use nearest::nearest;
-pub use organizations::{AmbiguousAgent, Membership, OrganizationConfig, RecordKind};
+pub use organizations::{AmbiguousAgent, OrganizationConfig, RecordKind};
+pub use stead_core::organization::Membership;
 pub(crate) use thread_directories::{ThreadBarrier, thread_directory};
 pub use threads::{DEFAULT_IDLE_TIMEOUT, FilesPer, SteadScope, ThreadSource};
 

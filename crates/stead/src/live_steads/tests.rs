@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
+mod renewal;
+
 use std::sync::Barrier;
 
 use super::*;
+use crate::config::WorkspaceConfig;
 
 /// An entry that counts, and that keeps the stead which it was last given.
 struct CountingEntry {
@@ -35,9 +38,10 @@ impl LiveEntry for CountingEntry {
         *self.stead.lock() = stead.clone();
     }
 
-    fn refresh(&self, stead: &Stead) {
+    fn refresh(&self, stead: &Stead) -> bool {
         self.refreshed.fetch_add(1, Ordering::SeqCst);
         self.replace(stead);
+        true
     }
 
     fn is_needed(&self, _: Duration) -> bool {

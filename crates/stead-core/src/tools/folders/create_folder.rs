@@ -71,7 +71,7 @@ fn folder_of_scope<'c>(
     name: &str,
 ) -> Result<OpenFolder<'c>, Failure> {
     let call = context.folder_call();
-    let (organization, agent) = (call.folders().organization(), call.folders().agent());
+    let (organization, agent) = (call.organization(), call.agent());
     let denied = || {
         let note = organization.denial_note(agent);
         Failure::new(

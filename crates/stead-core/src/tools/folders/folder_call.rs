@@ -8,7 +8,9 @@ use super::OpenFolder;
 use crate::audit_facts::{AuditFacts, FactName};
 use crate::error::ErrorKind;
 use crate::name::escape_name;
-use crate::organization::{Folder, FolderLookup, FolderScope, Folders, IssuedFolder};
+use crate::organization::{
+    AgentIndex, Folder, FolderLookup, FolderScope, Folders, IssuedFolder, Membership, Organization,
+};
 use crate::path::VfsPath;
 use crate::tools::{Arguments, Failure};
 use crate::vfs::Vfs;
@@ -24,6 +26,7 @@ const MAX_FACT: usize = 500;
 /// What a call of a folder tool names.
 pub(in crate::tools) struct FolderCall<'a> {
     folders: &'a Folders,
+    membership: Membership,
     lookups: HashMap<String, FolderLookup>,
     /// The ids, in the order of the arguments.
     ids: Vec<String>,
@@ -35,8 +38,9 @@ impl<'a> FolderCall<'a> {
     /// Looks up what the arguments name.
     pub(in crate::tools) fn new(folders: &'a Folders, arguments: &Arguments) -> Self {
         let scope = arguments.optional_text("scope").and_then(|scope| scope.parse().ok());
-        let mut call =
-            FolderCall { folders, lookups: HashMap::new(), ids: Vec::new(), files: Vec::new(), scope };
+        let (membership, lookups) = (folders.membership(), HashMap::new());
+        let (ids, files) = (Vec::new(), Vec::new());
+        let mut call = FolderCall { folders, membership, lookups, ids, files, scope };
         let text = |name: &str| arguments.optional_text(name);
         for (id, file) in FILE_PARAMETERS {
             call.add(text(id), text(file));
@@ -63,21 +67,31 @@ impl<'a> FolderCall<'a> {
         self.folders
     }
 
+    /// The organization.
+    pub(super) fn organization(&self) -> &Organization {
+        &self.membership.organization
+    }
+
+    /// The agent that makes the call.
+    pub(super) fn agent(&self) -> AgentIndex {
+        self.membership.agent
+    }
+
     /// The folders that the ids stand for, and the folder of a scope that has only one.
     fn found(&self) -> impl Iterator<Item = Folder> {
-        let organization = self.folders.organization();
+        let organization = self.organization();
         let by_id = self.ids.iter().filter_map(|id| match &self.lookups[id] {
             FolderLookup::Found(issued) => organization.folder(&issued.owner_id, issued.visibility),
             FolderLookup::Expired | FolderLookup::Unknown => None,
         });
         let in_scope = self.scope.filter(|scope| *scope != FolderScope::OrgShared);
-        let in_scope = in_scope.map(|scope| organization.discover(self.folders.agent(), scope));
+        let in_scope = in_scope.map(|scope| organization.discover(self.agent(), scope));
         by_id.chain(in_scope.into_iter().flatten())
     }
 
     /// The path that the call is about: a folder, or the directory of all folders if it names several.
     pub(in crate::tools) fn path(&self) -> Option<VfsPath> {
-        let mut paths = self.found().map(|folder| self.folders.organization().folder_path(folder));
+        let mut paths = self.found().map(|folder| self.organization().folder_path(folder));
         let first = paths.next()?;
         match paths.all(|path| path == first) {
             true => Some(first),
@@ -87,7 +101,7 @@ impl<'a> FolderCall<'a> {
 
     /// The facts of the call's audit record, added to these.
     pub(in crate::tools) fn audit_facts(&self, facts: &AuditFacts) -> AuditFacts {
-        let (organization, found): (_, Vec<_>) = (self.folders.organization(), self.found().collect());
+        let (organization, found): (_, Vec<_>) = (self.organization(), self.found().collect());
         let of_folders = |text: fn(Folder) -> &'static str| found.iter().map(move |folder| text(*folder));
         let lookups = self.ids.iter().map(|id| match &self.lookups[id] {
             FolderLookup::Found(_) => "hit",
@@ -144,7 +158,7 @@ impl<'a> FolderCall<'a> {
         id: &str,
         issued: &IssuedFolder,
     ) -> Result<OpenFolder<'c>, Failure> {
-        let folder = self.folders.organization().folder(&issued.owner_id, issued.visibility);
+        let folder = self.organization().folder(&issued.owner_id, issued.visibility);
         let opened = folder.and_then(|folder| OpenFolder::new(vfs, self, folder, issued.clone()));
         // Nothing of the folder is named: the caller may not be able to discover it any more.
         let opened = opened.ok_or_else(|| {

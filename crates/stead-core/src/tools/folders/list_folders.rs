@@ -149,9 +149,9 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
 /// Refuses a caller that the current records don't have any more. It would find nothing, and an empty list would look as
 /// if there were no folders.
 fn check_membership(context: &ToolContext<'_>) -> Result<(), Failure> {
-    let folders = context.folder_call().folders();
-    let own = Folder::of_agent(folders.agent(), Visibility::Private);
-    let path = folders.organization().folder_path(own);
+    let call = context.folder_call();
+    let own = Folder::of_agent(call.agent(), Visibility::Private);
+    let path = call.organization().folder_path(own);
     let route = context.vfs.router().route(&path);
     match route.is_some_and(|route| !context.vfs.allows(route.workspace, Access::Read)) {
         true => {
@@ -164,7 +164,7 @@ fn check_membership(context: &ToolContext<'_>) -> Result<(), Failure> {
 /// The folders of a scope that are Workspaces of the caller.
 fn discovered<'c>(context: &'c ToolContext<'_>, scope: FolderScope) -> Vec<OpenFolder<'c>> {
     let call = context.folder_call();
-    let organization = call.folders().organization();
+    let organization = call.organization();
     let open = |folder| {
         let issued = IssuedFolder {
             owner_id: organization.owner_id(folder).into(),
@@ -174,7 +174,7 @@ fn discovered<'c>(context: &'c ToolContext<'_>, scope: FolderScope) -> Vec<OpenF
         };
         OpenFolder::new(context.vfs, call, folder, issued)
     };
-    organization.discover(call.folders().agent(), scope).into_iter().filter_map(open).collect()
+    organization.discover(call.agent(), scope).into_iter().filter_map(open).collect()
 }
 
 fn listed_file(name: &str, entry: &PathEntry) -> ListedFile {

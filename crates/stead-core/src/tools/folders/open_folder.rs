@@ -44,7 +44,7 @@ impl<'a> OpenFolder<'a> {
         folder: Folder,
         issued: IssuedFolder,
     ) -> Option<Self> {
-        let root = call.folders().organization().folder_path(folder);
+        let root = call.organization().folder_path(folder);
         let workspace = vfs.router().route(&root)?.workspace;
         if *workspace.prefix() != root || !vfs.allows(workspace, Access::Read) {
             return None;
@@ -60,7 +60,7 @@ impl<'a> OpenFolder<'a> {
 
     /// The name for people: `HR Team - Shared`, or `HR Team - Shared/reports`.
     pub(super) fn name(&self) -> String {
-        let name = self.call.folders().organization().folder_name(self.folder);
+        let name = self.call.organization().folder_name(self.folder);
         match &*self.issued.subfolder {
             "" => name,
             subfolder => format!("{name}/{}", escape_name(subfolder.as_bytes())),
@@ -74,12 +74,12 @@ impl<'a> OpenFolder<'a> {
 
     /// The largest file that a folder tool reads and writes, in bytes.
     pub(super) fn max_file_bytes(&self) -> u64 {
-        self.call.folders().organization().settings().max_file_bytes
+        self.call.organization().settings().max_file_bytes
     }
 
     /// How many parts a file's name may have that is created, counted from the Workspace.
     pub(super) fn max_depth(&self) -> usize {
-        self.call.folders().organization().settings().max_depth
+        self.call.organization().settings().max_depth
     }
 
     /// A fresh id for this folder. `files` are the names that the caller sees in it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use stead_core::Identity;
 use stead_core::organization::{
-    AgentIndex, Grant, GrantReason, Organization, OrganizationAgent, OrganizationRecords,
+    AgentIndex, Grant, GrantReason, Membership, Organization, OrganizationAgent, OrganizationRecords,
     OrganizationSettings, RecordField, RecordRef,
 };
 use stead_core::store::QuotaLimits;
@@ -38,16 +38,6 @@ pub struct OrganizationConfig {
     /// Globs of names that are hidden in its folders; `None` means the default ones.
     hide: Option<Vec<String>>,
     results: ResultFormat,
-}
-
-/// An agent of an organization.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Membership {
-    /// The organization.
-    pub organization: Arc<Organization>,
-    /// The agent in it.
-    pub agent: AgentIndex,
 }
 
 /// The records of an organization, by kind. Each kind has a file, unless all are in the configuration file.
@@ -277,7 +267,7 @@ impl OrganizationConfig {
             workspaces: organization.grants(agent).map(|grant| self.workspace(grant)).collect(),
             tools,
             state: false,
-            membership: Some(Membership { organization: Arc::clone(organization), agent }),
+            membership: Some(Membership::new(Arc::clone(organization), agent)),
             ..AgentConfig::default()
         }
     }
