@@ -6,14 +6,20 @@ use crate::session::Session;
 
 /// List the agent's forks
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Also list the forks of other agents that this agent can merge, as OWNER/FORK
+    #[arg(short, long)]
+    all: bool,
+}
 
-pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let forks: Vec<_> = stead.single_record("forks", None, CommandError::kind, |stead| {
         let shown = stead.forks()?.map(|fork| (fork.clone(), Shown::Yes));
         let withheld = stead.withheld_forks()?.map(|fork| (fork.clone(), Shown::Withheld));
-        Ok::<_, CommandError>(shown.chain(withheld).collect())
+        let others = if args.all { stead.forks_of_others()? } else { Vec::new() };
+        let others = others.into_iter().map(|fork| (fork, Shown::OfAnotherAgent));
+        Ok::<_, CommandError>(shown.chain(withheld).chain(others).collect())
     })?;
     for (fork, shown) in &forks {
         if session.wants_json() {
@@ -31,10 +37,16 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
 enum Shown {
     Yes,
     Withheld,
+    /// Another agent has it.
+    OfAnotherAgent,
 }
 
 fn line(fork: &Fork, shown: Shown) -> String {
-    let mut line = format!("/forks/{}  of {}, made {}", fork.name, fork.base_prefix, fork.created);
+    let mut line = match shown {
+        Shown::OfAnotherAgent => format!("{}/{}", fork.owner, fork.name),
+        Shown::Yes | Shown::Withheld => format!("/forks/{}", fork.name),
+    };
+    line += &format!("  of {}, made {}", fork.base_prefix, fork.created);
     if fork.created_by != fork.owner {
         line += &format!(" by {}", fork.created_by);
     }

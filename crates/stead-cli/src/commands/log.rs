@@ -107,12 +107,16 @@ fn print_heading(entry: &LogEntry, session: &mut Session) -> Result<(), CommandE
         (false, 0) => String::new(),
         (false, count) => format!(" (undid {})", human::count(count as u64, "operation", "operations")),
     };
+    let merge_note = match &entry.merged_fork {
+        Some(fork) => format!(" (merged the fork {})", human::escape_text(fork)),
+        None => String::new(),
+    };
     let author = match &operation.identity.thread {
         Some(thread) => format!("{}/{thread}", operation.identity.agent),
         None => operation.identity.agent.clone(),
     };
     session.print_line(format_args!(
-        "{}  {}  {}  {}{undo_note}  {}",
+        "{}  {}  {}  {}{merge_note}{undo_note}  {}",
         session.paint(Colour::Yellow, format_args!("v{}", entry.revision.number)),
         human::time(Some(operation.at)),
         session.paint(Colour::Cyan, human::escape_text(&author)),

@@ -29,6 +29,7 @@ mod ls;
 mod man;
 mod map;
 pub(crate) mod mcp;
+mod merge;
 mod mkdir;
 mod mount;
 mod mv;
@@ -47,6 +48,7 @@ mod token;
 mod tools;
 mod tree;
 mod undo;
+mod update;
 mod verify;
 mod write;
 
@@ -93,6 +95,8 @@ pub(crate) enum Command {
     Blame(blame::Args),
     Fork(fork::Args),
     Forks(forks::Args),
+    Update(update::Args),
+    Merge(merge::Args),
     Discard(discard::Args),
     Mount(mount::Args),
     #[command(hide = true)]
@@ -147,6 +151,8 @@ impl Command {
             Command::Blame(args) => blame::run(args, session),
             Command::Fork(args) => fork::run(args, session),
             Command::Forks(args) => forks::run(args, session),
+            Command::Update(args) => update::run(args, session),
+            Command::Merge(args) => merge::run(args, session),
             Command::Discard(args) => discard::run(args, session),
             Command::Mount(args) => mount::run(args, session),
             Command::MountWatchdog(args) => mount::run_watchdog(&args),

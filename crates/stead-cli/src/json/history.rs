@@ -19,6 +19,9 @@ pub(crate) struct LogEntry<'a> {
     undoes: Vec<String>,
     /// Whether the operation has been undone.
     undone: bool,
+    /// The fork that the operation merged: OWNER/FORK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merged_fork: Option<&'a str>,
     /// What the change did to the contents; only with --patch and --stat.
     #[serde(skip_serializing_if = "Option::is_none")]
     differences: Option<Vec<Difference<'a>>>,
@@ -207,6 +210,7 @@ pub(crate) fn log_entry(entry: &vfs::LogEntry, differences: Option<Hunks>) -> Va
         changes: entry.changes.iter().map(change).collect(),
         undoes: texts(&entry.undoes),
         undone: entry.undone,
+        merged_fork: entry.merged_fork.as_deref(),
         differences,
     })
 }

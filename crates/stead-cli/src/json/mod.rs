@@ -6,6 +6,7 @@
 
 mod files;
 mod history;
+mod merges;
 mod operator;
 mod organizations;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod threads;
 
 pub(crate) use files::*;
 pub(crate) use history::*;
+pub(crate) use merges::*;
 pub(crate) use operator::*;
 pub(crate) use organizations::*;
 pub(crate) use state::*;

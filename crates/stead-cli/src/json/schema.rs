@@ -141,6 +141,7 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(Snapshot: "snapshot", "snapshots");
     document!(RevertResult: "undo", "restore");
     document!(Fork: "fork", "forks");
+    document!(MergeResult: "merge", "update");
     document!(Discarded: "discard");
     document!(AuditRecord: "audit");
     document!(AuditCursor: "audit");
