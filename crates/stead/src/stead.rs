@@ -406,7 +406,11 @@ fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease
     Ok(Mount::at(store, &path))
 }
 
-fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBarrier]) -> Result<Workspace> {
+pub(crate) fn build_workspace(
+    config: &WorkspaceConfig,
+    mount: Mount,
+    barriers: &[ThreadBarrier],
+) -> Result<Workspace> {
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
         workspace = workspace.with_description(description);

@@ -27,6 +27,7 @@ mod arguments;
 mod files;
 mod folders;
 mod history;
+mod managed;
 mod page;
 mod reply;
 mod schema;
@@ -84,6 +85,8 @@ pub enum OfferedWhen {
     WithHistory,
     /// If the stead has a State.
     WithState,
+    /// If the caller may read a managed Workspace.
+    WithManaged,
     /// If the agent belongs to an organization whose records give it the tool.
     InOrganization,
 }
@@ -159,7 +162,7 @@ impl ToolContext<'_> {
 }
 
 /// All tools, sorted by name; they are offered in this order.
-pub static TOOLS: [&Tool; 36] = [
+pub static TOOLS: [&Tool; 37] = [
     &files::append_file::TOOL,
     &folders::append_to_file_by_id::TOOL,
     &files::copy_file::TOOL,
@@ -193,6 +196,7 @@ pub static TOOLS: [&Tool; 36] = [
     &state::state_list::TOOL,
     &state::state_set::TOOL,
     &history::undo::TOOL,
+    &managed::workspace::TOOL,
     &files::write_file::TOOL,
     &folders::write_file_by_id::TOOL,
     &folders::write_multiple_files_by_id::TOOL,

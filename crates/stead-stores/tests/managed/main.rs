@@ -8,3 +8,5 @@ mod lists;
 mod manifest;
 mod routing;
 mod syncing;
+mod tool;
+mod year;
