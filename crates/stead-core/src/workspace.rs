@@ -126,7 +126,7 @@ pub struct Workspace {
     fork_origin: Option<Arc<ForkOrigin>>,
     barrier: Option<Barrier>,
     /// How long files live, if the Workspace is managed.
-    managed: Option<Ttl>,
+    managed: Option<Arc<Ttl>>,
 }
 
 /// Who may change the permission bits of a Workspace's root directory.
@@ -275,7 +275,7 @@ impl Workspace {
 
     /// Makes the Workspace a managed one ([`crate::managed`]), whose files live as long as this says.
     pub fn with_managed(self, ttl: Ttl) -> Self {
-        Workspace { managed: Some(ttl), ..self }
+        Workspace { managed: Some(Arc::new(ttl)), ..self }
     }
 
     /// Sets the quota.
@@ -352,7 +352,7 @@ impl Workspace {
 
     /// How long files live, if the Workspace is managed.
     pub fn managed(&self) -> Option<Ttl> {
-        self.managed.filter(|_| self.barrier.is_none())
+        self.managed.as_deref().copied().filter(|_| self.barrier.is_none())
     }
 
     /// The quota.

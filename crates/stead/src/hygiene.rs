@@ -181,7 +181,7 @@ mod tests {
             [0, 0, 2, 0],
             "one cycle at the start and one each day; files of two days are gone"
         );
-        assert!(!stead.vfs().exists("/disk/temp").is_err());
+        assert!(stead.vfs().exists("/disk/temp").is_ok());
     }
 
     #[test]

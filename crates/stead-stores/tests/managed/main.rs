@@ -9,4 +9,3 @@ mod manifest;
 mod routing;
 mod syncing;
 mod tool;
-mod year;

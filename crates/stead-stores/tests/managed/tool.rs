@@ -180,9 +180,7 @@ fn w54_a_page_of_the_tool_says_which_of_how_many() {
     assert!(text(json!({ "action": "list", "offset": 2 })).contains("[3 to 3 of 3]"));
     let past = text(json!({ "action": "list", "offset": 9 }));
     assert!(past.contains("nothing at offset 9: there are 3 files"), "{past}");
-    for limit in [0, 201] {
-        assert!(workspace(&host, json!({ "action": "list", "limit": limit })).is_failure());
-    }
+    assert!(workspace(&host, json!({ "action": "list", "limit": 201 })).is_failure());
 }
 
 #[test]
