@@ -325,7 +325,8 @@ impl Stead {
                 )));
             }
             // Its entries go to the Workspaces below.
-            if self.vfs.router().is_synthetic(&to) && self.host_locations.directory_contains_nested(path, &to) {
+            if self.vfs.router().is_synthetic(&to) && self.host_locations.directory_contains_nested(path, &to)
+            {
                 return Err(Error::Invalid(format!(
                     "a Workspace in `{to}` is inside `{name}`, and a directory can't be imported into itself"
                 )));
@@ -412,7 +413,11 @@ fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease
     Ok(Mount::at(store, &path))
 }
 
-fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBarrier]) -> Result<Workspace> {
+pub(crate) fn build_workspace(
+    config: &WorkspaceConfig,
+    mount: Mount,
+    barriers: &[ThreadBarrier],
+) -> Result<Workspace> {
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
         workspace = workspace.with_description(description);
@@ -430,7 +435,10 @@ fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBar
     if let Some(title) = &config.title {
         workspace = workspace.with_title(title.as_str());
     }
-    let workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
+    let mut workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
+    if let Some(ttl) = config.managed {
+        workspace = workspace.with_managed(ttl);
+    }
     let mut scratch = config.scratch.clone();
     // A snapshot must not keep the files of threads.
     let own_barriers = barriers.iter().filter(|barrier| barrier.workspace == config.prefix);

@@ -144,7 +144,7 @@ idle_timeout = "30m"
 prefix = "/project"
 scope = "rw"
 store = "code"
-managed = true
+fork = "thread"
 quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }
 
 [agents.coder.state]
@@ -155,17 +155,13 @@ kind = "local"
 network = "none"
 limits = { memory = "1GiB" }
 
-[ttl]
-temp = 7
-
 [audit]
 enabled = true
 "#;
     insta::assert_snapshot!(check(text), @r##"
     fine
-    note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
+    note: 14:1: `agents.coder.workspaces.fork` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
-    note: 25:2: `ttl` has no effect in this version
     "##);
 }
 
@@ -233,6 +229,7 @@ store = "notes"
                         ask: Never,
                         title: None,
                         root_mode: Changeable,
+                        managed: None,
                     },
                 ],
                 quota: QuotaLimits {

@@ -6,6 +6,7 @@
 
 mod files;
 mod history;
+mod managed;
 mod merges;
 mod operator;
 mod organizations;
@@ -16,6 +17,7 @@ mod threads;
 
 pub(crate) use files::*;
 pub(crate) use history::*;
+pub(crate) use managed::*;
 pub(crate) use merges::*;
 pub(crate) use operator::*;
 pub(crate) use organizations::*;

@@ -31,6 +31,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("doctor", vec![], Nothing),
         ("edit", vec!["{}", "old", "new"], Agent),
         ("export", vec!["{}", "out"], Agent),
+        ("files", vec!["list"], Agent),
         ("fork", vec!["/notes", "draft"], Agent),
         ("forks", vec![], Agent),
         ("gc", vec![], Config),
@@ -43,6 +44,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("man", vec!["pages"], Nothing),
         ("map", vec![], Agent),
         ("mcp", vec![], Agent),
+        ("merge", vec!["none"], Agent),
         ("mkdir", vec!["{}"], Agent),
         ("mount", vec!["mnt"], Agent),
         ("mv", vec!["{}", "{}-moved"], Agent),
@@ -60,6 +62,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("tools", vec![], Agent),
         ("tree", vec!["{}"], Agent),
         ("undo", vec![], Agent),
+        ("update", vec!["none"], Agent),
         ("verify", vec![], Config),
         ("write", vec!["{}", "x"], Agent),
     ]

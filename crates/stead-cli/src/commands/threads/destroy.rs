@@ -65,9 +65,11 @@ pub(super) fn in_use(key: &ThreadKey, processes: u64) -> CommandError {
 pub(super) fn removed_text(removed: &DestroyedThread) -> String {
     let files = human::count(removed.files, "file", "files");
     let mut parts = vec![format!("{files} ({})", human::size(removed.bytes))];
-    for (number, singular, plural) in
-        [(removed.forks, "fork", "forks"), (removed.snapshots, "snapshot", "snapshots"), (removed.keys, "key", "keys")]
-    {
+    for (number, singular, plural) in [
+        (removed.forks, "fork", "forks"),
+        (removed.snapshots, "snapshot", "snapshots"),
+        (removed.keys, "key", "keys"),
+    ] {
         if number > 0 {
             parts.push(human::count(number, singular, plural));
         }
