@@ -1,6 +1,7 @@
-//! Maps the numbered lines of the specification of organizations to the tests that prove them: `docs/organization-tests.md`.
+//! Maps the numbered lines of specifications to the tests that prove them: one page in `docs/` for each specification.
 //!
-//! The name of a test says which lines it proves: `f24_...`, `f13_to_f25_and_f30_...`. A line without a test is an error.
+//! The name of a test says which lines it proves: `f24_...`, `f13_to_f25_and_f30_...`, `w44a_...`. A line without a test is an
+//! error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,92 +11,158 @@ use std::path::Path;
 use crate::Result;
 use crate::programs::{capture, root};
 
-/// The lines are F1 to this one.
-const LAST_LINE: u32 = 168;
-/// What proves a line that no test can.
-const PROVEN_OTHERWISE: [(u32, &str); 1] =
-    [(156, "`cargo xtask test --coverage` measures it; it isn't part of CI")];
-const PAGE: &str = "docs/organization-tests.md";
-
-/// Fails if a line has no test, or if the page is out of date.
-pub(crate) fn check() -> Result {
-    let page = page(&tests_by_line()?)?;
-    let written = fs::read_to_string(root().join(PAGE)).unwrap_or_default();
-    if written == page {
-        return Ok(());
-    }
-    Err(format!("{PAGE} is out of date: run `cargo xtask spec-lines`").into())
+/// A specification with numbered lines.
+struct Specification {
+    /// The letter that its lines begin with, in lower case.
+    letter: char,
+    /// The number of its last line.
+    last: u32,
+    /// Lines with a letter after their number, besides those from 1 to `last`.
+    inserted: &'static [(u32, char)],
+    /// What proves a line that no test can.
+    proven_otherwise: &'static [(u32, &'static str)],
+    title: &'static str,
+    subject: &'static str,
+    page: &'static str,
 }
 
-/// Writes the page.
-pub(crate) fn write() -> Result {
-    fs::write(root().join(PAGE), page(&tests_by_line()?)?)?;
+const SPECIFICATIONS: [Specification; 2] = [
+    Specification {
+        letter: 'f',
+        last: 168,
+        inserted: &[],
+        proven_otherwise: &[(156, "`cargo xtask test --coverage` measures it; it isn't part of CI")],
+        title: "Organizations",
+        subject: "organizations",
+        page: "docs/organization-tests.md",
+    },
+    Specification {
+        letter: 'w',
+        last: 94,
+        inserted: &[(44, 'a')],
+        proven_otherwise: &[],
+        title: "Managed Workspaces",
+        subject: "managed Workspaces",
+        page: "docs/managed-tests.md",
+    },
+];
+
+/// A line: its number, and the letter after it if there is one.
+type Line = (u32, Option<char>);
+
+/// Fails if a line has no test, or if a page is out of date.
+pub(crate) fn check() -> Result {
+    for specification in &SPECIFICATIONS {
+        let page = specification.page(&specification.tests_by_line()?)?;
+        let written = fs::read_to_string(root().join(specification.page)).unwrap_or_default();
+        if written != page {
+            return Err(format!("{} is out of date: run `cargo xtask spec-lines`", specification.page).into());
+        }
+    }
     Ok(())
 }
 
-fn page(tests: &BTreeMap<u32, Vec<String>>) -> Result<String> {
-    let mut page = String::from(
-        "# Organizations: lines and tests\n\nWhich tests prove which line of the specification of organizations. A test's name begins \
-         with its lines. `cargo xtask spec-lines` writes this page, and `cargo xtask check` fails if a line has no test.\n\n\
-         | line | tests |\n|---|---|\n",
-    );
-    let mut missing = Vec::new();
-    for line in 1..=LAST_LINE {
-        let otherwise = PROVEN_OTHERWISE.iter().find(|(number, _)| *number == line).map(|(_, text)| *text);
-        let names = tests.get(&line).map(|names| names.join(", "));
-        match names.as_deref().or(otherwise) {
-            Some(proof) => writeln!(page, "| F{line} | {proof} |")?,
-            None => missing.push(format!("F{line}")),
-        }
+/// Writes the pages.
+pub(crate) fn write() -> Result {
+    for specification in &SPECIFICATIONS {
+        let page = specification.page(&specification.tests_by_line()?)?;
+        fs::write(root().join(specification.page), page)?;
     }
-    match missing.is_empty() {
-        true => Ok(page),
-        false => Err(format!("no test's name says that it proves {}", missing.join(", ")).into()),
-    }
+    Ok(())
 }
 
-/// The tests of each line, as `file: name`.
-fn tests_by_line() -> Result<BTreeMap<u32, Vec<String>>> {
-    let mut command = std::process::Command::new("git");
-    let files = capture(command.args(["ls-files", "crates/*.rs"]).current_dir(root()))?;
-    let mut tests: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for file in files.lines() {
-        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
-        let lines: Vec<_> = text.lines().collect();
-        for name in lines.iter().filter_map(|line| line.trim_start().strip_prefix("fn f")?.split_once('(')) {
-            for line in lines_of(&format!("f{}", name.0)) {
-                tests.entry(line).or_default().push(format!("`{}` in {}", short(name.0), file_name(file)));
+impl Specification {
+    fn lines(&self) -> Vec<Line> {
+        let inserted = self.inserted.iter().map(|(number, letter)| (*number, Some(*letter)));
+        let mut lines: Vec<_> = (1..=self.last).map(|number| (number, None)).chain(inserted).collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    fn page(&self, tests: &BTreeMap<Line, Vec<String>>) -> Result<String> {
+        let Specification { title, subject, .. } = self;
+        let mut page = format!(
+            "# {title}: lines and tests\n\nWhich tests prove which line of the specification of {subject}. A test's name \
+             begins with its lines. `cargo xtask spec-lines` writes this page, and `cargo xtask check` fails if a line has no \
+             test.\n\n| line | tests |\n|---|---|\n",
+        );
+        let mut missing = Vec::new();
+        for line in self.lines() {
+            let (number, letter) = line;
+            let label = format!(
+                "{}{number}{}",
+                self.letter.to_ascii_uppercase(),
+                letter.map(String::from).unwrap_or_default()
+            );
+            let otherwise = self.proven_otherwise.iter().find(|(other, _)| (*other, None) == line);
+            let names = tests.get(&line).map(|names| names.join(", "));
+            match names.as_deref().or(otherwise.map(|(_, text)| *text)) {
+                Some(proof) => writeln!(page, "| {label} | {proof} |")?,
+                None => missing.push(label),
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(page),
+            false => Err(format!("no test's name says that it proves {}", missing.join(", ")).into()),
+        }
+    }
+
+    /// The tests of each line, as `file: name`.
+    fn tests_by_line(&self) -> Result<BTreeMap<Line, Vec<String>>> {
+        let mut command = std::process::Command::new("git");
+        let files = capture(command.args(["ls-files", "crates/*.rs"]).current_dir(root()))?;
+        let mut tests: BTreeMap<Line, Vec<String>> = BTreeMap::new();
+        for file in files.lines() {
+            let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+            let names =
+                text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split_once('('));
+            for (name, _) in names {
+                for line in self.lines_of(name) {
+                    let test = format!("`{}` in {}", self.short(name), file_name(file));
+                    tests.entry(line).or_default().push(test);
+                }
+            }
+        }
+        Ok(tests)
+    }
+
+    /// The line that a word names: `w44`, or `w44a`.
+    fn line(&self, word: &str) -> Option<Line> {
+        let text = word.strip_prefix(self.letter)?;
+        match text.parse() {
+            Ok(number) => Some((number, None)),
+            Err(_) => {
+                let (last, letter) = text.char_indices().last()?;
+                Some((text[..last].parse().ok()?, Some(letter)))
             }
         }
     }
-    Ok(tests)
-}
 
-/// The lines at the beginning of a test's name.
-fn lines_of(name: &str) -> Vec<u32> {
-    let (mut lines, mut is_range): (Vec<u32>, bool) = (Vec::new(), false);
-    for word in name.split('_') {
-        match (word, word.strip_prefix('f').and_then(|number| number.parse::<u32>().ok())) {
-            (_, Some(line)) => {
-                let first = if is_range { lines.last().map_or(line, |last| last + 1) } else { line };
-                lines.extend(first..=line);
-                is_range = false;
+    /// The lines at the beginning of a test's name.
+    fn lines_of(&self, name: &str) -> Vec<Line> {
+        let (mut lines, mut is_range): (Vec<Line>, bool) = (Vec::new(), false);
+        for word in name.split('_') {
+            match (word, self.line(word)) {
+                (_, Some(line @ (_, Some(_)))) => lines.push(line),
+                (_, Some((number, None))) => {
+                    let first =
+                        if is_range { lines.last().map_or(number, |(last, _)| last + 1) } else { number };
+                    lines.extend((first..=number).map(|number| (number, None)));
+                    is_range = false;
+                }
+                ("to", None) if !lines.is_empty() => is_range = true,
+                ("and", None) if !lines.is_empty() => {}
+                _ => break,
             }
-            ("to", None) if !lines.is_empty() => is_range = true,
-            ("and", None) if !lines.is_empty() => {}
-            _ => break,
         }
+        lines
     }
-    lines
-}
 
-/// The rest of a test's name, after the lines.
-fn short(name: &str) -> String {
-    let is_line = |word: &&str| {
-        let number = word.strip_prefix('f').unwrap_or(word);
-        number.parse::<u32>().is_ok() || ["to", "and"].contains(word)
-    };
-    name.split('_').skip_while(is_line).collect::<Vec<_>>().join(" ")
+    /// The rest of a test's name, after the lines.
+    fn short(&self, name: &str) -> String {
+        let is_line = |word: &&str| self.line(word).is_some() || ["to", "and"].contains(word);
+        name.split('_').skip_while(is_line).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The path of a test without what all paths have.
@@ -109,15 +176,24 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_test_are_those_at_the_beginning_of_its_name() {
-        assert_eq!(lines_of("f7_unknown_parameters"), [7]);
-        assert_eq!(lines_of("f13_to_f15_f30_and_f31_each_scope_of_f9"), [13, 14, 15, 30, 31]);
-        assert_eq!(lines_of("format_of_f3"), Vec::<u32>::new());
-        assert_eq!(short("13_to_f15_and_f31_each_scope"), "each scope");
+        let [organizations, managed] = &SPECIFICATIONS;
+        let numbers =
+            |name| organizations.lines_of(name).into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!(numbers("f7_unknown_parameters"), [7]);
+        assert_eq!(numbers("f13_to_f15_f30_and_f31_each_scope_of_f9"), [13, 14, 15, 30, 31]);
+        assert_eq!(numbers("format_of_f3"), Vec::<u32>::new());
+        assert_eq!(organizations.short("f13_to_f15_and_f31_each_scope"), "each scope");
+        assert_eq!(managed.lines_of("w44a_sync_runs"), [(44, Some('a'))]);
+        assert_eq!(managed.lines_of("write_all"), []);
+        assert_eq!(managed.short("w44a_sync_runs"), "sync runs");
     }
 
     #[test]
     fn a_line_without_a_test_is_an_error() {
-        let error = page(&BTreeMap::from([(1, vec!["a".to_owned()])])).unwrap_err().to_string();
+        let tests = BTreeMap::from([((1, None), vec!["a".to_owned()])]);
+        let error = SPECIFICATIONS[0].page(&tests).unwrap_err().to_string();
         assert!(error.contains("F2, F3") && !error.contains("F1,"), "{error}");
+        let error = SPECIFICATIONS[1].page(&tests).unwrap_err().to_string();
+        assert!(error.contains("W44, W44a, W45"), "{error}");
     }
 }

@@ -117,6 +117,10 @@ fn tools_page() -> String {
                 "\nOffered only if the configuration enables it.\n"
             }
             OfferedWhen::WithState => "\nOffered only to agents that have a State.\n",
+            OfferedWhen::WithManaged => {
+                "\nOffered only to agents that may read a managed Workspace. An agent that may write in none has only the actions \
+                 list, search, info and tree.\n"
+            }
             OfferedWhen::InOrganization => {
                 "\nOffered only to agents of an organization whose records give them the tool.\n"
             }

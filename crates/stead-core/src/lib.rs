@@ -15,6 +15,7 @@ pub mod hide;
 pub mod history;
 pub mod identity;
 mod lines;
+pub mod managed;
 mod memory_budget;
 pub mod monitor;
 pub mod name;

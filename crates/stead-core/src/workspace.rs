@@ -19,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::glob::{Anchor, GlobError, PathGlobs, compile_rule};
 use crate::hide::{DEFAULT_HIDE_GLOBS, HideGlobs};
+use crate::managed::Ttl;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{NodePath, QuotaLimits, Store, StorePath};
@@ -124,6 +125,8 @@ pub struct Workspace {
     root_mode: RootMode,
     fork_origin: Option<Arc<ForkOrigin>>,
     barrier: Option<Barrier>,
+    /// How long files live, if the Workspace is managed.
+    managed: Option<Ttl>,
 }
 
 /// Who may change the permission bits of a Workspace's root directory.
@@ -227,6 +230,7 @@ impl Workspace {
             root_mode: RootMode::Changeable,
             fork_origin: None,
             barrier: None,
+            managed: None,
         }
     }
 
@@ -269,6 +273,11 @@ impl Workspace {
         Ok(Workspace { scratch, ..self })
     }
 
+    /// Makes the Workspace a managed one ([`crate::managed`]), whose files live as long as this says.
+    pub fn with_managed(self, ttl: Ttl) -> Self {
+        Workspace { managed: Some(ttl), ..self }
+    }
+
     /// Sets the quota.
     pub fn with_quota(self, quota: QuotaLimits) -> Self {
         Workspace { quota, ..self }
@@ -287,6 +296,11 @@ impl Workspace {
     /// Sets a name for people. Refusals in this Workspace name it.
     pub fn with_title(self, title: impl Into<Arc<str>>) -> Self {
         Workspace { title: Some(title.into()), ..self }
+    }
+
+    /// The same Workspace with another scope.
+    pub(crate) fn with_scope(self, scope: AccessScope) -> Self {
+        Workspace { scope, ..self }
     }
 
     /// The same Workspace over a past view of its Store, read-only.
@@ -334,6 +348,11 @@ impl Workspace {
     /// The globs of names that are hidden from agents.
     pub fn hide(&self) -> &Arc<HideGlobs> {
         self.hide.as_ref().unwrap_or_else(|| &DEFAULT_HIDE_GLOBS)
+    }
+
+    /// How long files live, if the Workspace is managed.
+    pub fn managed(&self) -> Option<Ttl> {
+        self.managed.filter(|_| self.barrier.is_none())
     }
 
     /// The quota.

@@ -22,6 +22,7 @@
 mod call_scheduler;
 mod config_watcher;
 mod http;
+mod hygiene;
 mod in_place;
 mod limits;
 mod live_stead;

@@ -64,10 +64,21 @@ pub fn run_http(
             on_signal.cancel();
         });
         ready(address);
+        let hygiene = tokio::spawn(crate::hygiene::run_hygiene(Arc::clone(&steads)));
+        let _hygiene = AbortOnDrop(hygiene);
         serve(listener, steads, options, shutdown).await.map_err(listen_error)
     })?;
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     Ok(())
+}
+
+/// Ends a task together with the server.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Builds a runtime that can run `calls` calls at a time.

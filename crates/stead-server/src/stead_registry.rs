@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead::tools::ResultFormat;
-use stead::{Config, DestroyedThread, Identity, LiveEntry, LiveSteads, Result, Stead};
+use stead::{Config, DestroyedThread, Identity, LiveEntry, LiveSteads, Result, Stead, Stores};
 
 use crate::call_scheduler::CallScheduler;
 use crate::limits::ServerLimits;
@@ -94,6 +94,11 @@ impl SteadRegistry {
     /// Opens the audit before the first call needs it, so that the call doesn't wait for it.
     pub(crate) fn open_audit(&self) -> Result<()> {
         self.live.stores().open_audit()
+    }
+
+    /// The Stores of the current configuration.
+    pub(crate) fn stores(&self) -> Arc<Stores> {
+        self.live.stores()
     }
 
     /// Looks for changes outside the configuration, forks that were created or discarded, evicts idle steads, and ends the

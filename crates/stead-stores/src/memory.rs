@@ -1,7 +1,9 @@
 //! The Memory Store: a Virtual Store whose database lives in memory.
 
 use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
 
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
@@ -158,6 +160,10 @@ impl Store for MemoryStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.0.feed()
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        self.0.manifest()
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

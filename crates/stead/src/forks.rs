@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stead_core::store::{Fork, ForkName, RevisionId, RevisionNumber, Store, StoreError};
-use stead_core::vfs::{DiffOptions, Difference, IntoPath, PointInTime};
+use stead_core::managed::Ttl;
+use stead_core::store::{Fork, ForkName, Store, StoreError};
+use stead_core::vfs::IntoPath;
 use stead_core::{Access, AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
 use stead_stores::database::Snapshot;
 
@@ -58,6 +59,13 @@ impl Forks {
         forks
     }
 
+    /// How long files of a fork live, if the Workspace that it was made from is managed.
+    fn managed(&self, fork: &Fork) -> Option<Ttl> {
+        let agent = self.config.as_ref()?.agent(&fork.created_by)?;
+        let base = agent.workspaces.iter().find(|workspace| workspace.prefix == fork.base_prefix)?;
+        base.managed
+    }
+
     /// The agents whose access to the bases decides what these forks show.
     pub(crate) fn makers(&self) -> &BTreeSet<String> {
         &self.makers
@@ -73,7 +81,7 @@ impl Forks {
             if is_taken(&builder, &prefix) {
                 continue;
             }
-            for workspace in entry.workspaces()? {
+            for workspace in entry.workspaces(self.managed(&entry.fork))? {
                 if !is_taken(&builder, workspace.prefix()) {
                     builder = builder.add_workspace(workspace);
                 }
@@ -99,10 +107,15 @@ pub(crate) fn fork_prefix(name: &ForkName) -> VfsPath {
 
 impl ForkEntry {
     /// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
-    fn workspaces(&self) -> Result<Vec<Workspace>> {
+    ///
+    /// `managed` is how long files live if the Workspace that the fork was made from is managed.
+    fn workspaces(&self, managed: Option<Ttl>) -> Result<Vec<Workspace>> {
         let ForkEntry { fork, store, origin } = self;
         let (created_by, agent, path) = (fork.created_by.clone(), origin.clone(), fork.path.clone());
-        let workspace = fork_workspace(fork, Arc::clone(store))?;
+        let mut workspace = fork_workspace(fork, Arc::clone(store))?;
+        if let Some(ttl) = managed {
+            workspace = workspace.with_managed(ttl);
+        }
         let mut workspaces = vec![workspace.with_fork_origin(ForkOrigin { created_by, agent, path })];
         for prefix in excluded_prefixes(fork) {
             let mount = Mount::at(Arc::clone(store), &fork.path);
@@ -180,7 +193,9 @@ impl Stead {
         let origin = base.map_or(&fork.created_by, |base| &base.agent).clone();
         let entry = ForkEntry { fork, store, origin };
         let mut workspaces: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
-        workspaces.extend(entry.workspaces()?.into_iter().map(Arc::new));
+        let managed =
+            self.vfs.router().route(&entry.fork.base_prefix).and_then(|route| route.workspace.managed());
+        workspaces.extend(entry.workspaces(managed)?.into_iter().map(Arc::new));
         let mut forks = self.forks.clone();
         forks.entries.push(entry);
         forks.entries.sort_by(|one, other| one.fork.name.cmp(&other.fork.name));

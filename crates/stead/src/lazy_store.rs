@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use stead_core::managed::Manifest;
 use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
@@ -253,6 +254,10 @@ impl Store for LazyStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.abilities.feed.then_some(self)
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        self.store()?.manifest()
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

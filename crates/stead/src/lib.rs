@@ -15,6 +15,7 @@ mod fork_access;
 mod fork_merge;
 mod forks;
 mod host_locations;
+mod hygiene;
 mod lazy_audit_log;
 mod lazy_store;
 pub mod live_steads;
@@ -35,6 +36,7 @@ pub use crate::async_stead::AsyncStead;
 pub use crate::config::Config;
 pub use crate::current_records::FileFingerprint;
 pub use crate::error::{Error, Result};
+pub use crate::hygiene::{HYGIENE_INTERVAL, HygieneSchedule, ManagedDirectory};
 pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::live_steads::{LiveEntry, LiveSteads};
 pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
@@ -51,6 +53,7 @@ pub use crate::tokens::{Token, Tokens};
 pub use stead_core::Error as VfsError;
 pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
+pub use stead_core::managed;
 pub use stead_core::store::{
     DatabaseId, Fork, ForkName, NodeKind, RevisionId, RevisionNumber, StoreId, StoreRevisions, TagRef,
     VersionTag,

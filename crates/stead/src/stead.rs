@@ -406,7 +406,11 @@ fn mount_of(config: &WorkspaceConfig, stores: &Stores, lease: Option<&SteadLease
     Ok(Mount::at(store, &path))
 }
 
-fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBarrier]) -> Result<Workspace> {
+pub(crate) fn build_workspace(
+    config: &WorkspaceConfig,
+    mount: Mount,
+    barriers: &[ThreadBarrier],
+) -> Result<Workspace> {
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
         workspace = workspace.with_description(description);
@@ -424,7 +428,10 @@ fn build_workspace(config: &WorkspaceConfig, mount: Mount, barriers: &[ThreadBar
     if let Some(title) = &config.title {
         workspace = workspace.with_title(title.as_str());
     }
-    let workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
+    let mut workspace = workspace.with_approval_policy(config.ask).with_root_mode(config.root_mode);
+    if let Some(ttl) = config.managed {
+        workspace = workspace.with_managed(ttl);
+    }
     let mut scratch = config.scratch.clone();
     // A snapshot must not keep the files of threads.
     let own_barriers = barriers.iter().filter(|barrier| barrier.workspace == config.prefix);

@@ -17,6 +17,7 @@ mod discard;
 mod doctor;
 mod edit;
 mod export;
+mod files;
 mod fork;
 mod forks;
 mod gc;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Glob(glob::Args),
     Grep(grep::Args),
     #[command(subcommand)]
+    Files(Box<files::Args>),
+    #[command(subcommand)]
     State(state::Args),
     Map(map::Args),
     Tools(tools::Args),
@@ -131,6 +134,7 @@ impl Command {
             Command::Tree(args) => tree::run(args, session),
             Command::Glob(args) => glob::run(args, session),
             Command::Grep(args) => grep::run(args, session),
+            Command::Files(args) => files::run(*args, session),
             Command::State(args) => state::run(args, session),
             Command::Map(args) => map::run(args, session),
             Command::Tools(args) => tools::run(args, session),

@@ -6,6 +6,7 @@
 
 mod files;
 mod history;
+mod managed;
 mod operator;
 mod organizations;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod threads;
 
 pub(crate) use files::*;
 pub(crate) use history::*;
+pub(crate) use managed::*;
 pub(crate) use operator::*;
 pub(crate) use organizations::*;
 pub(crate) use state::*;

@@ -130,6 +130,12 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(WriteResult: "write", "append", "edit", "mkdir");
     document!(CopyResult: "cp", "mv");
     document!(RemoveResult: "rm");
+    document!(ManagedFiles: "files list", "files search");
+    document!(ManagedFile: "files info");
+    document!(ManagedChange: "files move", "files delete", "files tag");
+    document!(ManagedTree: "files tree");
+    document!(ManagedSync: "files sync");
+    document!(Cleanup: "files cleanup");
     document!(StateValue: "state get");
     document!(StateChange: "state set", "state delete");
     document!(StateKeys: "state list");

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::audit::AuditRecord;
 use crate::identity::OperationId;
+use crate::managed::ManifestEdit;
 use crate::name::is_plain_identifier;
 use crate::store::{LeaseId, NewForkSync, NodeId, RevisionNumber, StorePath, StoreResult, VersionTag};
 
@@ -35,6 +36,11 @@ pub enum CompanionRecord {
     /// The lease under which the change is made. Nothing is written: if the lease is gone or has expired by the database's
     /// clock, the Store refuses the change with [`crate::StoreError::LeaseExpired`].
     Lease(LeaseId),
+    /// The directories of the Store that are managed. From this change on, the Store keeps their manifests; the rows of what the
+    /// change does to files there are committed with it. A Store that keeps no manifests ignores it.
+    Managed(Vec<StorePath>),
+    /// A change of a manifest alone.
+    Manifest(ManifestEdit),
 }
 
 /// A row about a file or about the Store, such as one of a manifest or a lease. No path leads to it, and history and undo

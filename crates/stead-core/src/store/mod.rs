@@ -76,7 +76,9 @@ pub use subscription::{ChangeListener, ChangeListeners, ChangeSignal, ListenerGu
 use std::fmt;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::managed::Manifest;
 use crate::search::{FileHits, Grep, WalkOptions};
 
 /// What holds files.
@@ -178,6 +180,9 @@ pub trait Store: Debug + Send + Sync {
 
     /// Reads the rows that changes have written beside their files, if the Store commits such rows.
     fn companion_records(&self) -> Option<&dyn CompanionRecords>;
+
+    /// The manifests of the Store's managed directories; `None` if it can't keep any. It opens the database that has them.
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>>;
 
     /// Checks and removes the Store, if it keeps anything of its own.
     fn maintenance(&self) -> Option<&dyn Maintenance>;

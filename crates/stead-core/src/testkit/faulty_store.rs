@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Timestamp;
 use crate::identity::Operation;
+use crate::managed::Manifest;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
@@ -163,6 +164,10 @@ impl Store for FaultyStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.store.feed().map(|_| self as &dyn ChangeFeed)
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        self.store.manifest()
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

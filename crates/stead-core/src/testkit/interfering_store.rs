@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::managed::Manifest;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
@@ -113,6 +114,10 @@ impl Store for InterferingStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         self.store.feed()
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        self.store.manifest()
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

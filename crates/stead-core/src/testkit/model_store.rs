@@ -11,6 +11,7 @@ use super::memory_audit_log::MemoryAuditLog;
 use super::model::{DraftBytes, ModelBody, ModelTree};
 use crate::audit::{AuditLog, AuditRecord};
 use crate::hide::HiddenNames;
+use crate::managed::Manifest;
 use crate::monitor::check_not_stopped;
 use crate::name::{Name, escape_name};
 use crate::search::{DirectoryRules, FileHits, Grep, IgnoreRules, LeftOutReason, WalkOptions};
@@ -64,7 +65,15 @@ impl ModelStore {
                 log.append(&AuditRecord { duration: began.elapsed(), ..*record })
             }
             (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
-            (CompanionRecord::Row(_) | CompanionRecord::ForkSync(_) | CompanionRecord::Lease(_), _)
+            // A Store without a manifest has no rows to write.
+            (CompanionRecord::Managed(_), _) => Ok(()),
+            (
+                CompanionRecord::Row(_)
+                | CompanionRecord::ForkSync(_)
+                | CompanionRecord::Lease(_)
+                | CompanionRecord::Manifest(_),
+                _,
+            )
             | (_, None) => Err(StoreError::unsupported("this Store keeps no companion records")),
         };
         records.into_iter().try_for_each(append)
@@ -260,6 +269,10 @@ impl Store for ModelStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         Some(self)
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        Ok(None)
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

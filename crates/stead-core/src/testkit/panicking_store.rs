@@ -1,7 +1,9 @@
 //! A Store that panics when it is called, for tests that a call is refused before it reaches a Store.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::managed::Manifest;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, DatabaseId, Draft, DraftBase, FileContent, Forks,
@@ -99,6 +101,10 @@ impl Store for PanickingStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         panic!("the Store was called: feed")
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        panic!("the Store was touched: manifest")
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

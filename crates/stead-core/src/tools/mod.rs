@@ -28,6 +28,7 @@ mod files;
 mod folders;
 mod forks;
 mod history;
+mod managed;
 mod page;
 mod reply;
 mod schema;
@@ -88,6 +89,8 @@ pub enum OfferedWhen {
     WithForks,
     /// If the stead has a State.
     WithState,
+    /// If the caller may read a managed Workspace.
+    WithManaged,
     /// If the agent belongs to an organization whose records give it the tool.
     InOrganization,
 }
@@ -164,7 +167,7 @@ impl ToolContext<'_> {
 }
 
 /// All tools, sorted by name; they are offered in this order.
-pub static TOOLS: [&Tool; 41] = [
+pub static TOOLS: [&Tool; 42] = [
     &files::append_file::TOOL,
     &folders::append_to_file_by_id::TOOL,
     &files::copy_file::TOOL,
@@ -203,6 +206,7 @@ pub static TOOLS: [&Tool; 41] = [
     &state::state_set::TOOL,
     &history::undo::TOOL,
     &forks::update_fork::TOOL,
+    &managed::workspace::TOOL,
     &files::write_file::TOOL,
     &folders::write_file_by_id::TOOL,
     &folders::write_multiple_files_by_id::TOOL,

@@ -13,6 +13,7 @@ use crate::organization::Folders;
 use crate::scope::AccessScope;
 use crate::tools::approval_question::describe_change;
 use crate::tools::folders::{FolderCall, claimed_agent_fact};
+use crate::tools::managed::workspace;
 use crate::tools::{
     ApprovalQuestion, Arguments, Failure, FieldType, ForkOperations, OfferedWhen, Reply, ResultFormat,
     Snapshots, TOOLS, Tool, ToolContext, tool,
@@ -142,7 +143,7 @@ impl Toolbox {
 
     /// The offered tools, sorted by name. They depend only on the Workspaces and the configuration.
     pub fn offered(&self) -> impl Iterator<Item = &'static Tool> {
-        TOOLS.into_iter().filter(|tool| self.offers(tool))
+        TOOLS.into_iter().filter(|tool| self.offers(tool)).map(|tool| self.form_of(tool))
     }
 
     /// Whether a tool is offered.
@@ -152,14 +153,25 @@ impl Toolbox {
             OfferedWhen::Always => listed.unwrap_or(true),
             OfferedWhen::WithHistory => listed.unwrap_or(false) || (self.choice.history && listed.is_none()),
             OfferedWhen::WithForks => listed.unwrap_or(false) || (self.choice.forks && listed.is_none()),
-            OfferedWhen::WithState => listed.unwrap_or(true),
+            OfferedWhen::WithState | OfferedWhen::WithManaged => listed.unwrap_or(true),
             OfferedWhen::InOrganization => listed.unwrap_or(false) && self.folders.is_some(),
         };
         let is_useful = match tool.offered {
             OfferedWhen::WithState => false,
+            OfferedWhen::WithManaged => self.vfs.managed_workspaces().next().is_some(),
             _ => tool.is_useful_with(&self.scopes),
         };
         chosen && (is_useful || tool.works_on_state() && self.vfs.router().state().is_some())
+    }
+
+    /// The form of a tool for this caller: one that may write in no managed Workspace has the read-only form of `workspace`.
+    fn form_of(&self, tool: &'static Tool) -> &'static Tool {
+        let may_write =
+            || self.vfs.managed_workspaces().any(|workspace| workspace.scope() == AccessScope::ReadWrite);
+        match tool.offered {
+            OfferedWhen::WithManaged if !may_write() => &workspace::READ_ONLY_TOOL,
+            _ => tool,
+        }
     }
 
     /// Whether files may be read as resources: an organization's agent needs `read_file` for that.
@@ -225,6 +237,7 @@ impl Toolbox {
         else {
             return Ok(self.audit_refusal(&self.vfs, name, self.not_offered(name)));
         };
+        let tool = self.form_of(tool);
         let folders = self.folders.as_deref().filter(|_| tool.offered == OfferedWhen::InOrganization);
         let claimed_agent = folders.and_then(|folders| claimed_agent_fact(folders, &arguments));
         let mut arguments = match (Arguments::check(tool, arguments), claimed_agent) {
@@ -259,7 +272,10 @@ impl Toolbox {
             }
             // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one
             // audit record.
-            OfferedWhen::WithHistory | OfferedWhen::WithForks | OfferedWhen::InOrganization => {
+            OfferedWhen::WithHistory
+            | OfferedWhen::WithForks
+            | OfferedWhen::InOrganization
+            | OfferedWhen::WithManaged => {
                 let path = match folders {
                     Some(call) => call.path().map(String::from),
                     None => arguments.optional_text("path").map(str::to_owned),

@@ -6,6 +6,7 @@ use crate::scope::Access;
 use crate::store::{Content, OpenPurpose, PutOptions, Step, StoreError};
 use crate::text_encoding::{EncodingGuess, HEAD_SIZE, TextEncoding};
 use crate::vfs::call::Call;
+use crate::vfs::managed::FileUse;
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
 use crate::vfs::write::{WriteOptions, WriteResult, precondition_error};
@@ -39,6 +40,7 @@ impl Vfs {
         self.call("append", [path.into_path()], |call, [path]| {
             let bytes = content.into();
             call.set_bytes(bytes.len() as u64);
+            call.file_use.set(FileUse::add_to(options));
             let (written, _) =
                 call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
                     resolved.check_not_protected_ancestor()?;
@@ -57,6 +59,7 @@ impl Vfs {
         options: &WriteOptions,
     ) -> Result<AppendedText> {
         self.call("append", [path.into_path()], |call, [path]| {
+            call.file_use.set(FileUse::add_to(options));
             let (appended, _) =
                 call.resolve_and_call(path, Access::Write, |resolved| -> Result<_, ResolvedCallError> {
                     resolved.check_not_protected_ancestor()?;

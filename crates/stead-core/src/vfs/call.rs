@@ -27,6 +27,7 @@ use crate::store::{
 };
 use crate::vfs::batch::common_directory;
 use crate::vfs::compound::CompoundOperation;
+use crate::vfs::managed::FileUse;
 use crate::vfs::quota::{DraftCounting, without_usage};
 use crate::vfs::write::same_store;
 use crate::vfs::{InUse, ThreadLease, Vfs, VfsShared};
@@ -72,6 +73,8 @@ pub(super) struct Call<'v> {
     pub(super) commits_draft: Cell<bool>,
     /// The first path that the call is to change in a WRITE_ONLY Workspace: its Store, and the path in the Store.
     pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
+    /// What the call does with the file that its path names, for the routing of managed Workspaces.
+    pub(super) file_use: Cell<FileUse>,
     /// That the call's thread is in use, if the call is made in one.
     in_use: Option<InUse>,
 }
@@ -183,6 +186,7 @@ impl Vfs {
             created_git_names: RefCell::default(),
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
+            file_use: Cell::new(FileUse::Other),
             in_use,
         };
         let result = match (first_error, lease_error) {
@@ -335,6 +339,7 @@ impl<'v> Call<'v> {
             }
         }
         self.add_lease(store, &mut change)?;
+        change.records.extend(self.shared().managed_roots.record_for(store));
         let pending = self.shared().feed_echoes.begin_change();
         let undisclosed = self.shared().quotas.undisclosed_limits(store);
         let applied = store.apply(change).map_err(|cause| {

@@ -6,6 +6,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Precondition, Step, StoreError, TagRef};
 use crate::vfs::call::Call;
+use crate::vfs::managed::FileUse;
 use crate::vfs::own_files::PriorContent;
 use crate::vfs::resolve::ResolvedCallError;
 use crate::vfs::write::{WriteResult, precondition_error};
@@ -68,6 +69,7 @@ impl Vfs {
     ) -> Result<EditResult> {
         self.call("edit", [path.into_path()], |call, [path]| {
             let edit = combined_edit(replacements)?;
+            call.file_use.set(FileUse::Find);
             call.edit(path, &edit, if_match)
         })
     }

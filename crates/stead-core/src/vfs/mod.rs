@@ -38,6 +38,7 @@ mod hiding;
 mod history;
 mod ignore;
 mod list;
+pub mod managed;
 pub mod node_api;
 mod open_file;
 mod own_files;
@@ -73,6 +74,7 @@ pub use history::{
     RulePaths, SideState, UndoOptions, UndoTarget,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
+pub use managed::ManagedFiles;
 pub use open_file::{CommittedDraft, OpenFile, OpenOptions};
 pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRangeRead, TextRead, media_type};
 pub use redirect::{RedirectKind, Redirects, SymlinkRule};
@@ -169,6 +171,8 @@ struct VfsShared {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     quotas: quota::QuotaTable,
+    /// The managed directories, by their Stores.
+    managed_roots: managed::ManagedRoots,
     audit: Option<Arc<dyn AuditLog>>,
     redirects: Option<Arc<dyn Redirects>>,
     denial_note: Option<Arc<str>>,
@@ -269,6 +273,7 @@ impl VfsBuilder {
         let router = Router::new(self.workspaces)?.with_state(self.state);
         let shared = VfsShared {
             quotas: quota::QuotaTable::new(&router, self.quota),
+            managed_roots: managed::ManagedRoots::of(&router),
             router,
             stead: self.stead,
             identity: Arc::new(self.identity),
@@ -420,6 +425,7 @@ impl Vfs {
         } = &*self.shared;
         let shared = VfsShared {
             quotas: quota::QuotaTable::new(&router, *quota),
+            managed_roots: managed::ManagedRoots::of(&router),
             router,
             stead: stead.clone(),
             identity: Arc::clone(identity),

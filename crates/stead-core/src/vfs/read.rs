@@ -10,6 +10,7 @@ use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, NodeKind, OpenContent, OpenPurpose, StoreError, StoreResult, VersionTag};
 use crate::text_encoding::{EncodingGuess, HEAD_SIZE, TextEncoding};
 use crate::vfs::call::{Call, OpenAudit, OpenRecording};
+use crate::vfs::managed::FileUse;
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
 
@@ -117,7 +118,10 @@ impl TextRead {
 impl Vfs {
     /// The attributes of what a path leads to. Follows symlinks.
     pub fn stat(&self, path: impl IntoPath) -> Result<Stat> {
-        self.call("stat", [path.into_path()], |call, [path]| call.stat(path))
+        self.call("stat", [path.into_path()], |call, [path]| {
+            call.file_use.set(FileUse::Find);
+            call.stat(path)
+        })
     }
 
     /// The attributes of a path. Doesn't follow a symlink in its last component.
@@ -152,11 +156,13 @@ impl Vfs {
     pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
+            call.file_use.set(FileUse::Find);
             let (content, resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
                 resolved.store().read(&resolved.node_path, limit)
             })?;
             call.set_bytes(content.bytes.len() as u64);
             self.shared.read_set.record(&resolved.path, content.attr.tag);
+            call.touch(&resolved);
             let (bytes, size) = (content.bytes, content.attr.size);
             Ok(BytesRead { path: resolved.path, bytes, size, tag: content.attr.tag })
         })
@@ -171,6 +177,7 @@ impl Vfs {
     pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.max_read_size;
+            call.file_use.set(FileUse::Find);
             let ((bytes, attr), resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
                 let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;
                 let attr = content.attr();
@@ -185,6 +192,7 @@ impl Vfs {
             })?;
             call.set_bytes(bytes.len() as u64);
             self.shared.read_set.record(&resolved.path, attr.tag);
+            call.touch(&resolved);
             Ok(BytesRead { path: resolved.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
@@ -227,11 +235,13 @@ impl Vfs {
     /// Opens a file to read it piece by piece.
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.subcall("read", [path.into_path()], |call, [path]| {
+            call.file_use.set(FileUse::Find);
             let (content, resolved) = call.resolve_and_call(path, Access::Read, |resolved| {
                 resolved.store().open(&resolved.node_path, OpenPurpose::Read)
             })?;
             let audit = call.open_audit(OpenRecording::Recorded)?;
             self.shared.read_set.record(&resolved.path, content.attr().tag);
+            call.touch(&resolved);
             Ok(FileReader { content, position: 0, path: resolved.path, audit })
         });
         opened.map(|(reader, _)| reader)
@@ -282,6 +292,7 @@ impl Call<'_> {
 
     fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
+        self.file_use.set(FileUse::Find);
         let ((lines, attr), resolved) =
             self.resolve_and_call(path, Access::Read, |resolved| -> StoreResult<_> {
                 let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;
@@ -297,6 +308,7 @@ impl Call<'_> {
         let Some((text, encoding)) = decoded else { return Err(Error::Binary { path: resolved.path }) };
         self.set_bytes(text.len() as u64);
         self.shared().read_set.record(&resolved.path, attr.tag);
+        self.touch(&resolved);
         Ok(TextRead {
             path: resolved.path,
             text,
@@ -311,6 +323,7 @@ impl Call<'_> {
 
     fn read_text_range(&self, path: &VfsPath, range: ByteRange) -> Result<TextRangeRead> {
         let limit = self.shared().limits.max_read_size;
+        self.file_use.set(FileUse::Find);
         let ((guess, start, mut bytes, attr), resolved) =
             self.resolve_and_call(path, Access::Read, |resolved| -> StoreResult<_> {
                 let content = resolved.store().open(&resolved.node_path, OpenPurpose::Read)?;

@@ -216,7 +216,11 @@ impl<'v> Call<'v> {
                         if self.vfs.symlinks == SymlinkRule::Refuse {
                             return Err(symlink_refusal(&resolved[end], requested[end]));
                         }
-                        (end, Redirect::symlink(&resolved[end], &hit))
+                        let redirect = Redirect::symlink(&resolved[end], &hit);
+                        if self.leaves_managed(&resolved[end], redirect.to.as_ref()) {
+                            return Err(resolvers[end].outside(RedirectKind::Symlink));
+                        }
+                        (end, redirect)
                     }
                     Err(error) => return Err(error.into_error(&resolved[0])),
                 },
@@ -227,6 +231,10 @@ impl<'v> Call<'v> {
 
     /// Where a rule of the stead leads this path.
     fn rule(&self, path: &ResolvedPath<'_>) -> Option<Redirect> {
+        if let Some(to) = self.managed_redirect(path) {
+            // The target follows from the name and the day, or is a file that the caller may read: it discloses nothing.
+            return Some(Redirect { hidden_in: None, ..Redirect::new(RedirectKind::Rule, path, Some(to)) });
+        }
         let rules = self.shared().redirects.as_ref()?;
         let to = rules.redirect(&path.path, path.workspace, path.access)?;
         Some(Redirect::new(RedirectKind::Rule, path, Some(to)))

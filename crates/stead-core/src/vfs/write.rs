@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
+use crate::managed::Category;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -31,6 +32,7 @@ pub struct WriteOptions {
     mode: Option<u32>,
     modified: Option<Timestamp>,
     parents: Parents,
+    pub(super) category: Option<Category>,
 }
 
 impl WriteOptions {
@@ -64,9 +66,15 @@ impl WriteOptions {
         WriteOptions { parents: Parents::Required, ..self }
     }
 
+    /// Puts a file whose path is directly below a managed Workspace into this category, whatever its name says. Fails for any
+    /// other path.
+    pub fn category(self, category: Category) -> Self {
+        WriteOptions { category: Some(category), ..self }
+    }
+
     /// The Store's options for a write at this path.
     pub(super) fn put_options(&self, resolved: &ResolvedPath<'_>) -> PutOptions {
-        let WriteOptions { expect, mode, modified, parents } = *self;
+        let WriteOptions { expect, mode, modified, parents, category: _ } = *self;
         // An error about a missing parent would disclose what is there.
         let parents = if resolved.visibility() == Visibility::Hidden { Parents::Create } else { parents };
         PutOptions {
@@ -94,6 +102,8 @@ pub struct WriteResult {
     pub revision: Option<RevisionId>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
+    /// The category of the file, if it is one of a managed Workspace.
+    pub category: Option<Category>,
 }
 
 /// How something is removed.
@@ -178,6 +188,7 @@ impl Vfs {
         self.call("write", [path.into_path()], |call, [path]| {
             let bytes = content.into();
             call.set_bytes(bytes.len() as u64);
+            call.begin_put(path, options)?;
             if bytes.len() > MAX_CLONED_CONTENT {
                 let resolved = call.resolve_to_put(path)?;
                 return call.put_resolved(&resolved, Content::Bytes(bytes), options);
@@ -198,6 +209,7 @@ impl Vfs {
         options: &WriteOptions,
     ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
+            call.begin_put(path, options)?;
             let resolved = call.resolve_to_put(path)?;
             let sealed = call.draft_from_reader(&resolved, reader)?;
             call.set_bytes(sealed.size());
@@ -407,7 +419,8 @@ impl Call<'_> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause };
         self.apply_empty_change(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
-        Ok(WriteResult { path: path.clone(), created: None, tag: None, revision: None, operation })
+        let path = path.clone();
+        Ok(WriteResult { path, created: None, tag: None, revision: None, operation, category: None })
     }
 
     /// Refuses to move, replace or remove a Workspace, or a directory that contains one.
@@ -435,16 +448,15 @@ impl Call<'_> {
     ) -> Result<(StepOutcome, WriteResult), StoreError> {
         let applied = self.apply(resolved.store(), vec![step], ChangeStage::Final)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
-        Ok((
-            outcome,
-            write_result(
-                resolved.reported_path().clone(),
-                resolved.visibility(),
-                &outcome,
-                applied.revision.map(|number| resolved.store().revision(number)),
-                self.operation(),
-            ),
-        ))
+        let written = write_result(
+            resolved.reported_path().clone(),
+            resolved.visibility(),
+            &outcome,
+            applied.revision.map(|number| resolved.store().revision(number)),
+            self.operation(),
+        );
+        let category = resolved.hidden.is_none().then(|| resolved.managed_category()).flatten();
+        Ok((outcome, WriteResult { category, ..written }))
     }
 }
 
@@ -458,10 +470,12 @@ pub(super) fn write_result(
     match visibility {
         Visibility::Visible => {
             let tag = outcome.attr.map(|attr| attr.tag);
-            WriteResult { path, created: Some(outcome.created), tag, revision, operation }
+            WriteResult { path, created: Some(outcome.created), tag, revision, operation, category: None }
         }
         // A version tag or a revision would disclose whether the file existed before.
-        Visibility::Hidden => WriteResult { path, created: None, tag: None, revision: None, operation },
+        Visibility::Hidden => {
+            WriteResult { path, created: None, tag: None, revision: None, operation, category: None }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::audit::spool::{DrainResult, Spool, WakeReason};
 use crate::database::Database;
 use crate::database::DatabaseInner;
 use crate::database::group_commit::CommitSync;
+use crate::database::manifest::PendingTouches;
 
 /// How long a record waits for others before they are moved into the database together.
 const BATCH_DELAY: Duration = Duration::from_millis(100);
@@ -192,10 +193,12 @@ impl AuditWorker {
     fn drain(&self) -> StoreResult<bool> {
         let Some(file) = self.inner.spool.take_oldest() else { return Ok(false) };
         let entries = drop_superseded_begun(file.entries());
-        let result = self
-            .inner
-            .database
-            .write_reserved(CommitSync::Deferred, move |transaction| transaction.append_spooled(&entries));
+        // The records of reads come together with the times at which managed files were read.
+        let touches = self.inner.database.touches.take();
+        let result = self.inner.database.write_reserved(CommitSync::Deferred, move |transaction| {
+            PendingTouches::write(transaction.conn, &touches)?;
+            transaction.append_spooled(&entries)
+        });
         let drain_result = if result.is_ok() { DrainResult::InDatabase } else { DrainResult::NotYet };
         self.inner.spool.return_file(file, drain_result);
         result.map(|()| true)

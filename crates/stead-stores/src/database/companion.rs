@@ -15,6 +15,7 @@ use stead_core::{AuditOutcome, Operation, OperationId, StoreError, StoreResult};
 use crate::audit::{ChangeDigest, RecordBody, compensating};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
+use crate::database::manifest::ManifestChange;
 use crate::database::schema::UNRECORDED;
 use crate::threads::rows;
 
@@ -133,8 +134,11 @@ impl WriteTransaction<'_> {
                 CompanionRecord::ForkSync(sync) => {
                     self.write_fork_sync(volume, operation, revision.is_some(), sync)?;
                 }
-                // `check_leases` has checked it in this transaction.
-                CompanionRecord::Lease(_) => {}
+                CompanionRecord::Manifest(edit) => {
+                    ManifestChange { volume, operation, revision, records }.edit(self.conn, edit)?;
+                }
+                // `check_leases` has checked the lease in this transaction, and the Store has written the manifest's rows.
+                CompanionRecord::Lease(_) | CompanionRecord::Managed(_) => {}
             }
         }
         Ok(())
@@ -200,8 +204,12 @@ impl WriteTransaction<'_> {
                             .execute(params![volume, undone.as_bytes(), operation.as_bytes()])?;
                     }
                 }
-                // Nothing was written for a lease. A fork's changes are never rolled back after their transaction.
-                CompanionRecord::Lease(_) | CompanionRecord::ForkSync(_) => {}
+                // Nothing was written for the lease. A fork's changes are never rolled back after their transaction. The rows of
+                // manifests are taken back with the ledger's rows.
+                CompanionRecord::Lease(_)
+                | CompanionRecord::ForkSync(_)
+                | CompanionRecord::Managed(_)
+                | CompanionRecord::Manifest(_) => {}
                 CompanionRecord::Row(_) => remove_pending_rows(self.conn, volume, revision)?,
             }
         }

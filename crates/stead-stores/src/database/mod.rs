@@ -20,6 +20,7 @@ pub(crate) mod companion;
 pub(crate) mod error;
 pub(crate) mod group_commit;
 pub(crate) mod maintenance;
+pub(crate) mod manifest;
 pub(crate) mod reader_pool;
 pub(crate) mod reserve;
 mod revision_file;
@@ -54,6 +55,7 @@ use crate::database::batch::{DatabaseWriter, WriteTransaction, commit_batch};
 use crate::database::commit_follower::CommitFollower;
 use crate::database::error::{DatabaseError, Result, from_io};
 use crate::database::group_commit::{CommitSync, DiskSpace, GroupCommit};
+use crate::database::manifest::PendingTouches;
 use crate::database::reader_pool::{ReadConnection, ReaderPool};
 use crate::database::reserve::DiskReserve;
 use crate::database::revision_file::{AcknowledgedRevisions, RevisionFile};
@@ -117,6 +119,8 @@ pub(crate) struct DatabaseInner {
     /// Whether the audit log is open.
     has_audit_log: AtomicBool,
     wal_file: WalFile,
+    /// Reads of managed files that aren't in their manifests yet.
+    pub(crate) touches: PendingTouches,
     /// This process as a user of threads.
     pub(crate) lease_holder: Mutex<Weak<LeaseHolder>>,
 }
@@ -268,6 +272,7 @@ impl Database {
             volumes: Mutex::default(),
             has_audit_log: AtomicBool::new(false),
             wal_file: WalFile::default(),
+            touches: PendingTouches::default(),
             lease_holder: Mutex::default(),
         }))
     }
@@ -636,7 +641,12 @@ impl DatabaseInner {
 
 impl Drop for DatabaseInner {
     fn drop(&mut self) {
+        let touches = self.touches.take();
         if let Some(conn) = &self.writer.get_mut().conn {
+            if !touches.is_empty() {
+                // When a file was read last is information only. If it can't be written now, it is lost.
+                let _ = PendingTouches::write(conn, &touches);
+            }
             // The write-ahead log stays as a file, but truncated: the next process to open it would read all of it.
             let _ = conn.execute_batch("PRAGMA journal_size_limit = 0");
         }
@@ -680,6 +690,7 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
     ] {
         conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [id])?;
     }
+    manifest::remove_rows_of(conn, id)?;
     conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
     Ok(())
 }

@@ -303,6 +303,60 @@ CREATE TABLE thread_lease(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX thread_lease_holder ON thread_lease(holder);
 
+-- Managed Workspaces --------------------------------------------------------------------------------------------------------
+
+-- A directory whose files are managed: `path` in `volume`. `workspace` is both of them as one text, such as `3:/notes`. Where
+-- `unsynced` is 1, files may lack rows until sync has run. `last_cleanup` is how the last cleanup went (JSON).
+CREATE TABLE managed_workspace(
+  workspace TEXT NOT NULL PRIMARY KEY,
+  volume INTEGER NOT NULL,
+  path TEXT NOT NULL,
+  unsynced INTEGER NOT NULL,
+  last_cleanup TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX managed_workspace_volume ON managed_workspace(volume);
+
+-- The manifest: one row for each file in the directory of a category. `path` is relative to the managed directory. Times are
+-- RFC 3339 in UTC with milliseconds. `tags` has commas between the tags. The row is as it is since revision `since`.
+CREATE TABLE workspace_files(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  workspace TEXT NOT NULL,
+  path TEXT NOT NULL,
+  category TEXT NOT NULL,
+  original_name TEXT,
+  size_bytes INTEGER NOT NULL,
+  source_tool TEXT,
+  tags TEXT NOT NULL DEFAULT '',
+  created_at TEXT NOT NULL,
+  modified_at TEXT NOT NULL,
+  accessed_at TEXT,
+  session_key TEXT,
+  since INTEGER NOT NULL,
+  UNIQUE(workspace, path)
+) STRICT;
+CREATE INDEX workspace_files_written ON workspace_files(workspace, modified_at);
+CREATE INDEX workspace_files_category ON workspace_files(workspace, category, modified_at);
+CREATE INDEX workspace_files_name ON workspace_files(workspace, original_name);
+
+-- Rows of the manifest as they were from revision `since` until just before revision `until`.
+CREATE TABLE workspace_file_history(
+  id INTEGER NOT NULL,
+  workspace TEXT NOT NULL,
+  path TEXT NOT NULL,
+  category TEXT NOT NULL,
+  original_name TEXT,
+  size_bytes INTEGER NOT NULL,
+  source_tool TEXT,
+  tags TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  modified_at TEXT NOT NULL,
+  accessed_at TEXT,
+  session_key TEXT,
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  PRIMARY KEY(workspace, path, until)
+) STRICT, WITHOUT ROWID;
+
 -- The ledger of Physical Stores ---------------------------------------------------------------------------------------------
 
 -- What a revision did to one name of a directory. `kind`: 1 placed, 2 replaced, 3 removed, 4 moved to `other_path`,

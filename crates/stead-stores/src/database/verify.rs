@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for the rows that do, and what is wrong with them.
-const RULES: [(&str, &str); 20] = [
+const RULES: [(&str, &str); 21] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -100,6 +100,11 @@ const RULES: [(&str, &str); 20] = [
            OR t.node IS NOT NULL AND NOT EXISTS (SELECT 1 FROM entry e
                 WHERE e.volume = t.volume AND e.parent = t.parent AND e.name = t.name AND e.node = t.node)",
         "has a name that was taken over from a host directory, without the entry",
+    ),
+    (
+        "SELECT f.id FROM workspace_files f WHERE NOT EXISTS
+           (SELECT 1 FROM managed_workspace m JOIN volume v ON v.id = m.volume WHERE m.workspace = f.workspace)",
+        "is a row of a manifest whose Workspace doesn't exist",
     ),
     (
         "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)

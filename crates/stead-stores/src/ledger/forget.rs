@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
+use crate::database::manifest::forget_roots_below;
 
 /// Removes what a ledger has of a path and everything below it: events, usage counters, and what snapshots have captured. An
 /// event that moved something out of there or into there stays. Returns the events whose displaced content was kept.
@@ -34,6 +35,7 @@ pub(super) fn forget_below(
             format!("DELETE FROM {table} WHERE volume = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))");
         conn.execute(&sql, params![volume, path, low, high])?;
     }
+    forget_roots_below(conn, volume, path)?;
     let capture_volume: Option<i64> = conn
         .prepare_cached("SELECT volume FROM capture_volume WHERE ledger = ?1")?
         .query_row([volume], |row| row.get(0))

@@ -7,13 +7,16 @@
 
 mod attach;
 mod forget;
+mod manifest;
 mod read;
 mod sqlite;
 mod usage;
 
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use stead_core::managed::Manifest;
 use stead_core::store::{
     CompanionRecord, CompanionRecords, LeaseId, QuotaRoot, Revision, RevisionNumber, RevisionQuery,
     StorePath, SyncPolicy, Usage,
@@ -119,6 +122,9 @@ pub(crate) trait Ledger: LedgerReader + CompanionRecords + CaptureVolumes {
 
     /// Saves the hash of what a row displaced.
     fn set_content_hash(&self, revision: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()>;
+
+    /// The manifests of the directory, as they are or as they were at a revision.
+    fn manifest(&self, as_of: Option<RevisionNumber>) -> Arc<dyn Manifest>;
 
     /// Removes the ledger with everything in it, and the capture volume.
     fn destroy(&self) -> StoreResult<()>;

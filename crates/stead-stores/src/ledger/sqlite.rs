@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::Usage;
+use stead_core::managed::Manifest;
+use stead_core::store::{RevisionNumber, Usage};
 use stead_core::{Clock, StoreResult, SystemClock, Timestamp};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::companion::ChangeRecords;
 use crate::database::error::{Result, from_io};
 use crate::database::group_commit::CommitSync;
+use crate::database::manifest::{ManagedRoots, ManifestChange, SqlManifest, remove_rows_of, roll_back_rows};
 use crate::database::{DatabaseInner, remove_volume};
 use crate::ledger::forget::forget_below;
+use crate::ledger::manifest::file_effects;
 use crate::ledger::usage::{add_to_counter, check_quota};
 use crate::ledger::{Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange};
 use crate::sync::{self, SyncPoint};
@@ -120,6 +123,7 @@ impl Ledger for SqliteLedger {
             }
             for revision in &not_applied {
                 forget_intents(transaction, volume, *revision)?;
+                roll_back_rows(transaction.conn, volume, *revision)?;
                 forget_rows(transaction, volume, *revision)?;
                 transaction.discard_records(volume, *revision)?;
             }
@@ -160,6 +164,11 @@ impl Ledger for SqliteLedger {
         })
     }
 
+    fn manifest(&self, as_of: Option<RevisionNumber>) -> Arc<dyn Manifest> {
+        let as_of = as_of.map(|revision| revision.0);
+        Arc::new(SqlManifest::new(Arc::clone(&self.database), self.volume, as_of))
+    }
+
     fn destroy(&self) -> StoreResult<()> {
         *self.finished.lock() = FinishedChanges::default();
         self.database.write_reserved(CommitSync::AsConfigured, {
@@ -170,6 +179,7 @@ impl Ledger for SqliteLedger {
                 {
                     transaction.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [volume])?;
                 }
+                remove_rows_of(transaction.conn, volume)?;
                 let capture_volume = transaction
                     .conn
                     .prepare_cached("DELETE FROM capture_volume WHERE ledger = ?1 RETURNING volume")?
@@ -225,6 +235,7 @@ impl FinishedChanges {
         }
         for RolledBackChange { revision, operation, deltas, records, outcome } in &self.rolled_back {
             forget_intents(transaction, volume, *revision)?;
+            roll_back_rows(transaction.conn, volume, *revision)?;
             forget_rows(transaction, volume, *revision)?;
             for delta in deltas {
                 add_to_counter(transaction, volume, &delta.path, -delta.bytes, -delta.files)?;
@@ -278,6 +289,12 @@ fn insert_change(
     }
     for quota in &change.quotas {
         check_quota(transaction, volume, quota, &change.deltas)?;
+    }
+    let roots = ManagedRoots::for_change(transaction.conn, volume, &change.records)?;
+    if !roots.is_empty() {
+        let effects = file_effects(&change.rows);
+        let (operation, records) = (&change.operation, &*change.records);
+        ManifestChange { volume, operation, revision, records }.write(transaction.conn, &roots, &effects)?;
     }
     transaction.write_records(&ChangeRecords {
         volume,

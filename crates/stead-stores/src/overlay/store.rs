@@ -1,7 +1,9 @@
 //! The Store port of a fork of a host directory, call by call.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
@@ -140,6 +142,11 @@ impl Store for OverlayStore {
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {
         self.upper.companion_records()
+    }
+
+    /// The rows of the fork's own files.
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        self.upper.manifest()
     }
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, DatabaseId,
@@ -306,6 +307,13 @@ impl Store for PhysicalStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         None
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        let ledger = self.history.ledger_or_create()?;
+        // A change that is made but not noted yet would look like one that may be rolled back.
+        ledger.write_finished()?;
+        Ok(Some(ledger.manifest(None)))
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

@@ -3,8 +3,10 @@
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use stead_core::Timestamp;
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, DatabaseId, Draft, DraftBase, FileContent, Forks,
@@ -94,6 +96,10 @@ impl Store for PhysicalStore {
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         match self.0 {}
     }
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        match self.0 {}
+    }
+
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {
         match self.0 {}
     }

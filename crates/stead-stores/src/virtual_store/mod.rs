@@ -48,6 +48,7 @@ pub use fork::ForkRecord;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
@@ -60,6 +61,7 @@ use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
 use crate::database::companion;
 use crate::database::maintenance;
+use crate::database::manifest::SqlManifest;
 use crate::database::{Database, DatabaseInner, Volume, namespace_text, volume_store_id};
 use dir_cache::DirCache;
 
@@ -183,6 +185,11 @@ impl Store for VirtualStore {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         Some(self)
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        let (database, volume) = (Arc::clone(self.database_inner()), self.volume.id);
+        Ok(Some(Arc::new(SqlManifest::new(database, volume, self.as_of))))
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

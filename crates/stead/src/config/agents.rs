@@ -7,6 +7,7 @@ use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
+use stead_core::managed::Ttl;
 use stead_core::tools::{OfferedWhen, ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
@@ -35,7 +36,9 @@ pub(super) fn agents(
     top: &Section<'_>,
     stores: &[String],
     hide: Option<&[String]>,
+    ttl: Ttl,
 ) -> BTreeMap<String, AgentConfig> {
+    let mut managed_mounts = ManagedMounts::new(ttl);
     let stores = &StoreNames::new(stores);
     let mut agents = BTreeMap::new();
     let tables = top.named_tables("agents");
@@ -43,7 +46,7 @@ pub(super) fn agents(
     for (name, section) in tables {
         let description = section.text("description").map(|text| text.value.to_owned());
         let threads = AgentThreads::read(&section, &name, &names);
-        let workspaces = workspaces(document, &name, &section, stores, hide, &threads);
+        let workspaces = workspaces(document, &name, &section, stores, hide, &threads, &mut managed_mounts);
         threads.check_workspaces(&section, &name, &workspaces);
         let quota = amount::read_quota(&section);
         let tools = tools(&section);
@@ -116,6 +119,7 @@ fn workspaces(
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
     threads: &AgentThreads<'_>,
+    managed_mounts: &mut ManagedMounts,
 ) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
@@ -137,8 +141,10 @@ fn workspaces(
                 HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
             );
         }
-        if let Some(workspace) = workspace(&section, prefix.map(|prefix| prefix.value), stores, hide, threads)
+        if let Some(mut workspace) =
+            workspace(&section, prefix.map(|prefix| prefix.value), stores, hide, threads)
         {
+            workspace.managed = managed_mounts.read(&section, &workspace);
             workspaces.push(workspace);
         }
         section.reject_unknown_keys();
@@ -198,7 +204,36 @@ fn workspace(
         ask,
         title: None,
         root_mode: RootMode::Changeable,
+        managed: None,
     })
+}
+
+/// Which Mounts are managed, so that all Workspaces on a Mount agree about it.
+struct ManagedMounts {
+    ttl: Ttl,
+    /// By Store and path: whether the first Workspace there is managed, and its line.
+    known: HashMap<(String, VfsPath), (bool, usize)>,
+}
+
+impl ManagedMounts {
+    fn new(ttl: Ttl) -> Self {
+        ManagedMounts { ttl, known: HashMap::new() }
+    }
+
+    /// Reads whether a Workspace is managed. Returns how long its files live, if it is.
+    fn read(&mut self, section: &Section<'_>, workspace: &WorkspaceConfig) -> Option<Ttl> {
+        let is_managed = section.boolean("managed").is_some_and(|boolean| boolean.value);
+        let line = section.position().0;
+        let mount = (workspace.store.clone(), workspace.path.clone());
+        let (first, first_line) = *self.known.entry(mount).or_insert((is_managed, line));
+        if first != is_managed {
+            section.add_problem(format!(
+                "this Workspace and the one in line {first_line} show the same files, and only one of them is managed; set \
+                 `managed` to the same value in both"
+            ));
+        }
+        is_managed.then_some(self.ttl)
+    }
 }
 
 fn parse_path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<VfsPath>> {

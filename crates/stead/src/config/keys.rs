@@ -41,6 +41,8 @@ pub(super) enum ValueKind {
     Size,
     /// A length of time with a unit.
     Duration,
+    /// A number of days, or `"never"`.
+    Days,
     Table(&'static TableKeys),
     BooleanOrTable(&'static TableKeys),
     /// Tables under names that the user chooses.
@@ -83,8 +85,8 @@ const fn key(
 
 use DefaultValue::{Is, NoEffect, Required};
 use ValueKind::{
-    Anything, Boolean, BooleanOrTable, Duration, NamedTables, Number, OneOf, Size, Table, TableList, Text,
-    Texts,
+    Anything, Boolean, BooleanOrTable, Days, Duration, NamedTables, Number, OneOf, Size, Table, TableList,
+    Text, Texts,
 };
 
 /// A table of which nothing is known yet.
@@ -119,7 +121,7 @@ pub(super) static ROOT: TableKeys = TableKeys {
             "The Stores, by name",
         ),
         key("agents", NamedTables(&[&AGENT]), Is("none"), "", "The agents, by name"),
-        key("ttl", Anything, NoEffect, "", "Reserved"),
+        key("ttl", Table(&TTL), Is("as below"), "", "How long files of managed Workspaces live"),
         key(
             "organization",
             TableList(&ORGANIZATION),
@@ -127,6 +129,19 @@ pub(super) static ROOT: TableKeys = TableKeys {
             "",
             "The organizations; their agents join those of `agents`",
         ),
+    ],
+};
+
+pub(super) static TTL: TableKeys = TableKeys {
+    header: "[ttl]",
+    description: "How many days files of a managed Workspace live after they were last written, by category.",
+    keys: &[
+        key("code", Days, Is("\"never\""), "365", "Scripts and source files"),
+        key("documents", Days, Is("\"never\""), "365", "Texts"),
+        key("data", Days, Is("\"never\""), "365", "Tables and structured data"),
+        key("images", Days, Is("90"), "\"never\"", "Pictures"),
+        key("downloads", Days, Is("30"), "14", "Fetched files and archives"),
+        key("temp", Days, Is("7"), "1", "Files of no other category, and those that are marked as temporary"),
     ],
 };
 
@@ -456,7 +471,13 @@ pub(super) static WORKSPACE: TableKeys = TableKeys {
             "\"changes\"",
             "Which calls need a person's approval",
         ),
-        key("managed", Boolean, NoEffect, "false", "Reserved"),
+        key(
+            "managed",
+            Boolean,
+            Is("false"),
+            "true",
+            "Sorts files by category and day, keeps a manifest of them, and removes those whose time to live is over",
+        ),
         key(
             "per",
             OneOf(&["agent", "thread"]),

@@ -42,6 +42,7 @@ mod shared_directory;
 mod stores;
 mod thread_directories;
 mod threads;
+mod ttl;
 mod workspace_location;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stead_core::hide::{HideGlobs, is_hidden_by_default};
+use stead_core::managed::Ttl;
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::{AccessScope, ApprovalPolicy, RootMode, VfsPath};
@@ -210,6 +212,8 @@ pub struct WorkspaceConfig {
     pub title: Option<String>,
     /// Whether the permission bits of its directory can be changed.
     pub root_mode: RootMode,
+    /// How long its files live, if it is managed.
+    pub managed: Option<Ttl>,
 }
 
 impl WorkspaceConfig {
@@ -358,11 +362,11 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let database = stores::database(&top, directory);
     let stores = stores::stores(&top, directory);
     let hide = agents::hide_globs(&top);
-    let agents = agents::agents(document, &top, &stores.names, hide.as_deref());
+    let ttl = ttl::read(&top);
+    let agents = agents::agents(document, &top, &stores.names, hide.as_deref(), ttl);
     let organizations = organizations::read(&top, directory, &stores.names, &agents, hide.as_deref());
     let audit = read_audit(&top);
     let history = amount::read_history(&top);
-    reserved_keys::top_level(&top);
     top.reject_unknown_keys();
     ConfigTables { database, stores: stores.valid, agents, organizations, audit, history }
 }

@@ -76,6 +76,7 @@ fn rules_of(workspace: &WorkspaceConfig) -> WorkspaceConfig {
         quota: QuotaLimits::default(),
         quota_root: None,
         title: None,
+        managed: None,
         root_mode: RootMode::default(),
         ..workspace.clone()
     }

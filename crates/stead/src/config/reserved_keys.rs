@@ -7,21 +7,12 @@ use super::section::Section;
 
 /// Keys of a Workspace.
 pub(super) fn workspace(section: &Section<'_>) {
-    section.boolean("managed");
     section.one_of("fork");
-    for key in ["managed", "fork"] {
-        section.warn_no_effect(key);
-    }
+    section.warn_no_effect("fork");
 }
 
 /// Keys of an agent.
 pub(super) fn agent(section: &Section<'_>) {
     section.table("executor");
     section.warn_no_effect("executor");
-}
-
-/// Top-level tables.
-pub(super) fn top_level(top: &Section<'_>) {
-    top.table("ttl");
-    top.warn_no_effect("ttl");
 }

@@ -182,6 +182,18 @@ impl<'d> Section<'d> {
         })
     }
 
+    /// A number of days, or `"never"`, which is `None`. A number that is too large for a number of days is the largest one.
+    pub(super) fn days(&self, key: &'static str) -> Option<WithSpan<Option<i64>>> {
+        self.read(key, "a number of days or \"never\"", |value| match value.as_str() {
+            Some("never") => Some(None),
+            Some(_) => None,
+            None => {
+                let integer = value.as_integer()?;
+                Some(Some(i64::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i64::MAX)))
+            }
+        })
+    }
+
     pub(super) fn boolean(&self, key: &'static str) -> Option<WithSpan<bool>> {
         self.read(key, "true or false", |value| value.as_bool())
     }

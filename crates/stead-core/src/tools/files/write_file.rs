@@ -4,9 +4,24 @@ use super::{
     CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, decode_content, format_bytes, write_options,
     write_reply,
 };
+use crate::managed::Category;
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+
+/// The output fields: those of every write, and what is known about a file of a managed Workspace.
+const OUTPUT: [Field; 7] = {
+    let [path, created, tag, version, operation] = WRITE_OUTPUT;
+    [
+        path,
+        created,
+        tag,
+        version,
+        operation,
+        Field::optional("category", FieldType::Text, "The category, in a managed Workspace."),
+        Field::optional("overwritten", FieldType::Flag, "Whether a managed file was there before."),
+    ]
+};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "write_file",
@@ -23,16 +38,29 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ENCODING_IN,
         IF_MATCH,
         Field::optional("create_only", FieldType::Flag, "Fail if it exists."),
+        Field::optional(
+            "category",
+            FieldType::Text,
+            "For a file directly below a managed Workspace: code, documents, data, images, downloads or temp.",
+        ),
     ],
-    output: &WRITE_OUTPUT,
+    output: &OUTPUT,
     max_characters: None,
     run,
 };
 
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let (content, options) = (decode_content(arguments)?, write_options(arguments)?);
+    let (content, mut options) = (decode_content(arguments)?, write_options(arguments)?);
+    if let Some(category) = arguments.optional_text("category") {
+        let category: Category = category.parse().map_err(|error| Failure::invalid(format!("{error}")))?;
+        options = options.category(category);
+    }
     let size = content.len() as u64;
     let written = context.vfs.write_with(arguments.text("path"), content, &options)?;
     let verb = if written.created == Some(true) { "Created" } else { "Wrote" };
-    Ok(write_reply(format!("{verb} {} ({}).", written.path, format_bytes(size)), &written))
+    let category = written.category.map(|category| format!(", category {category}")).unwrap_or_default();
+    let text = format!("{verb} {} ({}{category}).", written.path, format_bytes(size));
+    let overwritten = written.category.and(written.created).map(|created| !created);
+    let reply = write_reply(text, &written).optional_fact("category", written.category.map(Category::as_str));
+    Ok(reply.optional_fact("overwritten", overwritten))
 }

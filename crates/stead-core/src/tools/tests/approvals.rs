@@ -138,6 +138,7 @@ fn an_approval_question_names_its_paths_before_any_store_is_touched() {
     let arguments = json!({
         "path": "/w/x", "paths": ["/w/x"], "source": "/w/x", "destination": "/w/y", "content": "", "pattern": "x",
         "old_string": "a", "new_string": "b", "version": "1", "snapshot": "1",
+        "action": "list",
     });
     // The folder tools and the tools for a State have tests of their own.
     let has_own_test =
@@ -147,8 +148,11 @@ fn an_approval_question_names_its_paths_before_any_store_is_touched() {
         let mount = Mount::new(Arc::new(PanickingStore));
         let choice =
             ToolChoice { ask: [tool.name.to_owned()].into(), history: true, ..ToolChoice::default() };
-        let tools = toolbox([Workspace::new(VfsPath::parse("/w").unwrap(), ReadWrite, mount)]);
-        let tools = tools.with_choice(choice);
+        let mut workspace = Workspace::new(VfsPath::parse("/w").unwrap(), ReadWrite, mount);
+        if tool.offered == OfferedWhen::WithManaged {
+            workspace = workspace.with_managed(crate::managed::Ttl::default());
+        }
+        let tools = toolbox([workspace]).with_choice(choice);
         // Only the Stores know which paths an undo changes.
         if tool.name == "undo" {
             continue;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::history::{RevertAction, RevertMode, RevertSteps};
-use crate::identity::{Operation, OperationId};
+use crate::identity::{Operation, OperationId, SYSTEM_AGENT};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{RevisionQuery, RevisionSet, StoreError};
@@ -14,6 +14,7 @@ use crate::vfs::call::Call;
 use crate::vfs::history::execute::{PlannedRevert, RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, not_in_history, require_groups};
+use crate::vfs::managed::CleanupTool;
 
 /// How often operations are chosen again because another caller undid some of them in the meantime.
 const MAX_ATTEMPTS: usize = 8;
@@ -250,10 +251,15 @@ impl Call<'_> {
         self.shared().lease.is_none() || operation.identity.thread == self.shared().identity.thread
     }
 
-    /// The caller's operation with this id. Fails if there is none, or if it has been undone on every Store.
+    /// The caller's operation with this id, or a cleanup by the system in a Workspace that the caller may restore. Fails if there
+    /// is none, or if it has been undone on every Store.
     fn own_operation(&self, groups: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
-        let agent = Some(self.shared().identity.agent.clone());
-        let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
+        let query = RevisionQuery { operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
+        let is_own = |operation: &Operation| {
+            let Operation { identity, tool, .. } = operation;
+            let is_cleanup = identity.agent == SYSTEM_AGENT && tool == CleanupTool::NAME;
+            is_cleanup || (identity.agent == self.shared().identity.agent && self.is_own_thread(operation))
+        };
         let mut exists = false;
         for group in groups {
             let found = group
@@ -262,7 +268,7 @@ impl Call<'_> {
                 .and_then(|history| history.revisions(&query))
                 .map_err(|cause| group.store_error(cause))?;
             let own = found.revisions.into_iter().next();
-            if let Some(revision) = own.filter(|revision| self.is_own_thread(&revision.operation)) {
+            if let Some(revision) = own.filter(|revision| is_own(&revision.operation)) {
                 exists = true;
                 if !revision.undone {
                     return Ok(revision.operation);
@@ -277,9 +283,9 @@ impl Call<'_> {
 
     /// The revisions of these operations, one set per Store.
     fn revisions_of(&self, groups: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
+        // They were chosen among those that the caller may undo.
         let ids = operations.iter().map(|operation| operation.id).collect();
-        let agent = Some(self.shared().identity.agent.clone());
-        let query = RevisionQuery { agent, operations: Some(ids), ..RevisionQuery::all() };
+        let query = RevisionQuery { operations: Some(ids), ..RevisionQuery::all() };
         groups
             .iter()
             .map(|group| {

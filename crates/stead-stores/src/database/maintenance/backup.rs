@@ -69,6 +69,21 @@ const CARRY_OVER_SQL: &str = "
     INSERT INTO companion_record(volume, kind, key, revision, path, node, size, tag, data, pending)
       SELECT volume, kind, key, revision, path, node, size, tag, data, pending FROM live.companion_record
       WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%') ORDER BY id;
+    DELETE FROM main.workspace_files WHERE workspace IN (SELECT workspace FROM main.managed_workspace
+      WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%'));
+    DELETE FROM main.workspace_file_history WHERE workspace IN (SELECT workspace FROM main.managed_workspace
+      WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%'));
+    DELETE FROM main.managed_workspace WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT INTO managed_workspace SELECT * FROM live.managed_workspace
+      WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT INTO workspace_files(workspace, path, category, original_name, size_bytes, source_tool, tags, created_at,
+        modified_at, accessed_at, session_key, since)
+      SELECT f.workspace, f.path, category, original_name, size_bytes, source_tool, tags, created_at, modified_at, accessed_at,
+        session_key, since FROM live.workspace_files f JOIN live.managed_workspace m ON m.workspace = f.workspace
+      WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%') ORDER BY f.id;
+    INSERT INTO workspace_file_history SELECT h.* FROM live.workspace_file_history h
+      JOIN live.managed_workspace m ON m.workspace = h.workspace
+      WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
     DELETE FROM main.ledger_usage;
     INSERT INTO ledger_usage SELECT * FROM live.ledger_usage;
 ";

@@ -162,6 +162,7 @@ impl Database {
                 };
             self.0.write_reserved(CommitSync::Deferred, forget_unreadable_captures)?;
             forgotten.states = in_batches(forget_states)?;
+            in_batches(forget_manifest_rows)?;
             forgotten.changes = in_batches(forget_changes)?;
             in_batches(forget_unchanged)?;
             in_batches(forget_revisions)?;
@@ -252,6 +253,17 @@ fn forget_states(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result
     let sql = format!(
         "DELETE FROM entry_history WHERE (volume, parent, name, since) IN (
            SELECT volume, parent, name, since FROM entry_history h
+           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
+           LIMIT ?2)"
+    );
+    Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+/// Deletes old states of manifest rows.
+fn forget_manifest_rows(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM workspace_file_history WHERE (workspace, path, until) IN (
+           SELECT workspace, path, until FROM workspace_file_history h
            WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.revision >= h.since AND p.revision < h.until)
            LIMIT ?2)"
     );

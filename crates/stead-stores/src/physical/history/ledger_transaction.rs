@@ -188,7 +188,9 @@ impl LedgerTransaction {
         let UnwrittenEvents { rows, intents, usage_changes } = &mut self.unwritten;
         let records = if self.records_written { Vec::new() } else { self.records.clone() };
         let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.revision.is_none());
-        if rows.is_empty() && records.is_empty() && self.new_counters.is_empty() && unchanged_at.is_none() {
+        // Which directories are managed is only of interest together with something else.
+        let has_records = records.iter().any(|record| !matches!(record, CompanionRecord::Managed(_)));
+        if rows.is_empty() && !has_records && self.new_counters.is_empty() && unchanged_at.is_none() {
             return Ok(());
         }
         check_file_sizes(&self.quotas, usage_changes)?;

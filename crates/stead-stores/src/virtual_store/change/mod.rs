@@ -33,6 +33,7 @@ use crate::database::batch::{DirPaths, WriteTransaction};
 use crate::database::companion::{ChangeRecords, FilledSteps};
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
+use crate::database::manifest::{ManagedRoots, ManifestChange, StepEffect};
 use crate::overlay::{LiveFacts, NotTakenOver};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content::{CHUNK_SIZE, PreparedContent};
@@ -219,19 +220,32 @@ impl PreparedChange {
             change.transaction.begin_lease_apart(steps.len())?;
         }
         let mut filled = self.filled.clone();
+        let roots = ManagedRoots::for_change(change.conn(), volume.id, &self.records)?;
+        let mut file_effects = Vec::new();
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, (step, content)) in steps.iter().enumerate() {
             change.check_cancelled()?;
             change.step = index;
             change.reviving = self.revive.get(&index).map(|node| node.0.cast_signed());
             filled.begin(index, |node| change.path_of_node(node))?;
+            // A node that is gone makes the step itself fail.
+            let effect = (!roots.is_empty())
+                .then(|| StepEffect::of(step, |node| change.path_of_node(node)).unwrap_or(StepEffect::None));
             let outcome = change.apply_step(step, content)?;
             filled.finish(index, outcome.attr);
+            if let Some(effect) = effect {
+                effect.finish(&outcome, &mut file_effects);
+            }
             outcomes.push(outcome);
         }
         change.finish_counting(&self.quotas)?;
         if let Some(path) = &self.blind_at {
             change.finish_blind(path)?;
+        }
+        if !file_effects.is_empty() {
+            let (revision, operation, records) = (change.revision, &self.operation, &self.records);
+            let manifest = ManifestChange { volume: volume.id, operation, revision, records };
+            manifest.write(change.conn(), &roots, &file_effects)?;
         }
         change.transaction.write_records(&ChangeRecords {
             volume: volume.id,

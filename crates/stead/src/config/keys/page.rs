@@ -85,6 +85,7 @@ fn type_name(kind: ValueKind) -> String {
         }
         ValueKind::Size => "size".to_owned(),
         ValueKind::Duration => "length of time".to_owned(),
+        ValueKind::Days => "number of days or \"never\"".to_owned(),
         ValueKind::Table(_) => "table".to_owned(),
         ValueKind::BooleanOrTable(_) => "true, false or table".to_owned(),
         ValueKind::NamedTables(_) => "tables with names".to_owned(),
@@ -157,5 +158,5 @@ fn the_page_has_every_key_that_has_an_effect() {
     {
         assert!(page.contains(&format!("| `{name}` |")), "{name}");
     }
-    assert!(!page.contains("| `managed` |"), "a key without effect is only named");
+    assert!(!page.contains("| `fork` |"), "a key without effect is only named");
 }

@@ -1,4 +1,5 @@
 use serde_json::{Map, Value, json};
+use stead_core::managed::MAX_TTL_DAYS;
 
 use super::{DefaultValue, Key, ROOT, TableKeys, ValueKind};
 
@@ -50,6 +51,9 @@ fn value(kind: ValueKind) -> Value {
         ValueKind::OneOf(choices) => json!({ "enum": choices }),
         ValueKind::Size => json!({ "type": "string", "pattern": SIZE_PATTERN }),
         ValueKind::Duration => json!({ "type": "string", "pattern": DURATION_PATTERN }),
+        ValueKind::Days => {
+            json!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MAX_TTL_DAYS }, { "const": "never" }] })
+        }
         ValueKind::Table(keys) => table(keys),
         ValueKind::BooleanOrTable(keys) => json!({ "anyOf": [{ "type": "boolean" }, table(keys)] }),
         ValueKind::NamedTables([only]) => json!({ "type": "object", "additionalProperties": table(only) }),

@@ -299,6 +299,7 @@ impl OrganizationConfig {
             quota_root: is_writable.then(|| organization.owner_directory(folder)),
             ask: ApprovalPolicy::Never,
             title: Some(organization.folder_name(folder)),
+            managed: None,
             root_mode: if reason == GrantReason::Owner { RootMode::Changeable } else { RootMode::Fixed },
         }
     }

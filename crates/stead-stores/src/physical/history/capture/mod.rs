@@ -43,7 +43,10 @@ impl PhysicalStore {
     /// The directory as a snapshot captured it; `Unsupported` if no snapshot captured it at this revision.
     pub(in super::super) fn as_of_snapshot(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         match self.captured_at(revision)? {
-            Some((volume, parts)) => Ok(Arc::new(SnapshotView::new(&volume.at(revision), parts))),
+            Some((volume, parts)) => {
+                let manifest = self.history.ledger_or_create()?.manifest(Some(revision));
+                Ok(Arc::new(SnapshotView::new(&volume.at(revision), parts, manifest)))
+            }
             None => Err(StoreError::unsupported(
                 "a host directory can only be read as of a snapshot that includes it; for other versions use log, \
                  diff or undo",

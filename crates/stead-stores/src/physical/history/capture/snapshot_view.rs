@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, Change, ChangeFeed, CompanionRecords, Draft, DraftBase, FileContent, Forks, History,
@@ -18,11 +20,12 @@ use crate::virtual_store::capture::{CaptureVolume, CapturedParts};
 pub(super) struct SnapshotView {
     store: VirtualStore,
     parts: CapturedParts,
+    manifest: Arc<dyn Manifest>,
 }
 
 impl SnapshotView {
-    pub(super) fn new(volume: &CaptureVolume, parts: CapturedParts) -> Self {
-        SnapshotView { store: volume.store().clone(), parts }
+    pub(super) fn new(volume: &CaptureVolume, parts: CapturedParts, manifest: Arc<dyn Manifest>) -> Self {
+        SnapshotView { store: volume.store().clone(), parts, manifest }
     }
 
     /// The volume as a Store, if the snapshot captured this path. Elsewhere the volume may have what earlier snapshots
@@ -132,6 +135,10 @@ impl Store for SnapshotView {
 
     fn feed(&self) -> Option<&dyn ChangeFeed> {
         None
+    }
+
+    fn manifest(&self) -> StoreResult<Option<Arc<dyn Manifest>>> {
+        Ok(Some(Arc::clone(&self.manifest)))
     }
 
     fn companion_records(&self) -> Option<&dyn CompanionRecords> {

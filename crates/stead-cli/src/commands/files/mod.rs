@@ -1,0 +1,67 @@
+mod cleanup;
+mod info;
+mod list;
+mod mv;
+mod rm;
+mod search;
+mod sync;
+mod table;
+mod tag;
+mod tree;
+
+use clap::Subcommand;
+use stead::vfs::ManagedFiles;
+use stead::{Stead, VfsError};
+
+use crate::command_error::{CommandError, CommandResult};
+use crate::session::Session;
+
+/// List, find, tag, move and remove the files of managed Workspaces
+#[derive(Debug, Subcommand)]
+pub(crate) enum Args {
+    List(list::Args),
+    Search(search::Args),
+    Info(info::Args),
+    #[command(visible_alias = "mv")]
+    Move(mv::Args),
+    #[command(visible_alias = "rm")]
+    Delete(rm::Args),
+    Tag(tag::Args),
+    Tree(tree::Args),
+    Cleanup(cleanup::Args),
+    Sync(sync::Args),
+}
+
+/// Which managed Workspace is meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WorkspaceArg {
+    /// The managed Workspace, if the agent has several
+    #[arg(long, value_name = "PREFIX")]
+    workspace: Option<String>,
+}
+
+impl WorkspaceArg {
+    /// The files of the Workspace. `path` is a path in it, if the command has one.
+    fn files_of(&self, stead: &Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
+        Ok(stead.vfs().operation("files").managed(self.workspace.as_deref().or(path))?)
+    }
+}
+
+/// An error of the rules of managed Workspaces, as one of usage.
+fn invalid(error: impl std::fmt::Display) -> CommandError {
+    VfsError::Invalid(error.to_string()).into()
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    match args {
+        Args::List(args) => list::run(args, session),
+        Args::Search(args) => search::run(args, session),
+        Args::Info(args) => info::run(args, session),
+        Args::Move(args) => mv::run(args, session),
+        Args::Delete(args) => rm::run(args, session),
+        Args::Tag(args) => tag::run(args, session),
+        Args::Tree(args) => tree::run(args, session),
+        Args::Cleanup(args) => cleanup::run(args, session),
+        Args::Sync(args) => sync::run(args, session),
+    }
+}

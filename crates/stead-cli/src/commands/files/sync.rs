@@ -1,0 +1,31 @@
+use super::WorkspaceArg;
+use crate::command_error::{CommandResult, Exit};
+use crate::session::Session;
+use crate::{human, json};
+
+/// Make the manifest agree with the files that are there
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workspace: WorkspaceArg,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    let stead = session.stead()?;
+    let counts = args.workspace.files_of(&stead, None)?.sync()?;
+    if session.wants_json() {
+        session.print_json(&json::managed_sync(&counts))?;
+        return Ok(Exit::OK);
+    }
+    let entries = |count| human::count(count, "entry", "entries");
+    session.say(match counts.is_empty() {
+        true => "The manifest agrees with the files.".to_owned(),
+        false => format!(
+            "Added {}, removed {}, corrected {}.",
+            entries(counts.added),
+            entries(counts.removed),
+            entries(counts.resized)
+        ),
+    });
+    Ok(Exit::OK)
+}

@@ -1,0 +1,3 @@
+//! The tool for the files of managed Workspaces.
+
+pub(super) mod workspace;

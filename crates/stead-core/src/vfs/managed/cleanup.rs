@@ -1,0 +1,335 @@
+//! Cleanup: removes files whose time to live is over, as the system's identity.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::identity::{Identity, SYSTEM_AGENT};
+use crate::managed::{
+    Category, CleanupRun, ManagedFile, Manifest, ManifestRepair, ManifestRow, PIN_TAG, RepairCounts,
+};
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::store::{IfMissing, NodeKind, Precondition, Step, StoreError, StoreResult, Subtree, VersionTag};
+use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::managed::ManagedFiles;
+use crate::vfs::managed::routing::is_day;
+use crate::vfs::resolve::ResolvedPath;
+use crate::vfs::{Vfs, VfsShared};
+use crate::workspace::{ApprovalPolicy, Workspace};
+
+/// How many rows are looked at, and how many files are removed, at once.
+const FILES_AT_ONCE: usize = 128;
+/// How many errors of a run are kept.
+const MAX_ERRORS: usize = 10;
+/// How many paths a report has at most.
+const MAX_REPORTED: usize = 1_000;
+
+/// The tool name of cleanup's operations. An agent may undo them although they are the system's.
+#[derive(Debug, Clone, Copy)]
+pub struct CleanupTool;
+
+impl CleanupTool {
+    /// The tool name.
+    pub const NAME: &'static str = "cleanup";
+}
+
+/// How a cleanup is made.
+#[derive(Debug, Clone, Default)]
+pub struct CleanupOptions {
+    /// Only report what would be removed.
+    pub dry_run: bool,
+    /// Further Workspaces on the same Mount, for other agents. What one of them hides or protects is left alone.
+    pub also_respect: Vec<Arc<Workspace>>,
+}
+
+/// What a cleanup did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CleanupReport {
+    /// How it went. With `dry_run`, the numbers say what would be done.
+    pub run: CleanupRun,
+    /// The paths of the removed files; the first 1,000 of them.
+    pub paths: Vec<VfsPath>,
+}
+
+/// A file that has expired, as it was found.
+struct Expired {
+    file: ManagedFile,
+    path: VfsPath,
+    tag: VersionTag,
+}
+
+impl ManagedFiles {
+    /// Removes the files whose time to live is over, as one operation of the system's identity, which can be undone.
+    ///
+    /// Files that are tagged `pin`, files of threads that are in use, and what the Workspace hides or protects are left alone.
+    /// A file that can't be removed is reported, and the others are still removed. The caller needs write access.
+    pub fn cleanup(&self, options: &CleanupOptions) -> Result<CleanupReport> {
+        let prefix = || [Ok(self.prefix.clone())];
+        self.vfs.call("managed_cleanup", prefix(), |call, _| {
+            call.set_dry_run(options.dry_run);
+            call.authorize(&self.prefix, Access::Write).map(drop)
+        })?;
+        let system = ManagedFiles { vfs: self.system_vfs()?, prefix: self.prefix.clone() };
+        system.cleanup_as_system(options)
+    }
+
+    /// A `Vfs` of the system's identity with this Workspace alone. A dry run and the run itself use the same one.
+    fn system_vfs(&self) -> Result<Vfs> {
+        let VfsShared { stead, clock, audit, .. } = &*self.vfs.shared;
+        let workspace = self.workspace().clone().with_approval_policy(ApprovalPolicy::Never);
+        let workspace = workspace.with_scope(AccessScope::ReadWrite);
+        let mut builder =
+            Vfs::builder(Identity::agent(SYSTEM_AGENT)).clock(Arc::clone(clock)).workspace(workspace);
+        builder.stead.clone_from(stead);
+        builder.audit.clone_from(audit);
+        let vfs = builder.build().expect("there is one Workspace");
+        let vfs = match &self.vfs.monitor {
+            Some(monitor) => vfs.with_monitor(Arc::clone(monitor)),
+            None => vfs,
+        };
+        Ok(vfs.operation(CleanupTool::NAME))
+    }
+
+    fn cleanup_as_system(&self, options: &CleanupOptions) -> Result<CleanupReport> {
+        let now = self.vfs.shared.clock.now();
+        let mut report = CleanupReport { run: CleanupRun::begun(now), paths: Vec::new() };
+        let synced =
+            self.vfs.unaudited_call("managed_sync", [Ok(self.prefix.clone())], |call, [prefix]| {
+                let root = call.authorize(prefix, Access::Write)?;
+                let Some(manifest) = root.store().manifest().map_err(|cause| root.store_error(cause))? else {
+                    return Ok(None);
+                };
+                if options.dry_run {
+                    return Ok(Some((manifest, RepairCounts::default())));
+                }
+                manifest.manage(root.root()).map_err(|cause| root.store_error(cause))?;
+                let counts = call.sync_manifest(&root, &*manifest)?;
+                Ok(Some((manifest, counts)))
+            })?;
+        let Some((manifest, counts)) = synced else { return Ok(report) };
+        report.run.synced = counts;
+        let ttl = self.workspace().managed().unwrap_or_default();
+        let mut emptied = BTreeSet::new();
+        if !self.is_in_use(&*manifest)? {
+            let active = manifest.active_sessions().map_err(|cause| self.store_error(cause))?;
+            for category in Category::ALL {
+                let Some(cutoff) = ttl.cutoff(category, now) else { continue };
+                let round = Round { files: self, manifest: &*manifest, options, active: &active, now };
+                round.clean_category(category, cutoff, &mut report, &mut emptied)?;
+            }
+        }
+        if !options.dry_run {
+            for directory in emptied {
+                self.remove_if_empty(&directory);
+            }
+            let root = self.workspace().mount().path();
+            manifest.record_cleanup(root, &report.run).map_err(|cause| self.store_error(cause))?;
+        }
+        Ok(report)
+    }
+
+    fn is_in_use(&self, manifest: &dyn Manifest) -> Result<bool> {
+        manifest.is_of_active_thread().map_err(|cause| self.store_error(cause))
+    }
+
+    fn store_error(&self, cause: StoreError) -> Error {
+        let visibility = crate::error::Visibility::Visible;
+        Error::Store { path: self.prefix.clone(), visibility, cause }
+    }
+
+    /// Removes the directory of a day that cleanup has taken a file from, if nothing is left in it.
+    fn remove_if_empty(&self, directory: &VfsPath) {
+        // It isn't empty, or another caller has removed it.
+        let _ = self.vfs.unaudited_call("managed_cleanup", [Ok(directory.clone())], |call, [path]| {
+            let resolved = call.authorize(path, Access::Write)?;
+            let step = Step::Remove {
+                at: resolved.node_path.clone(),
+                subtree: Subtree::EmptyDirectory,
+                expect: Precondition::Any,
+                if_missing: IfMissing::Fail,
+                protected: None,
+                displaced: resolved.displaced_content(),
+            };
+            call.apply(resolved.store(), vec![step], ChangeStage::Final)
+                .map_err(|cause| resolved.store_error(cause))
+        });
+    }
+}
+
+/// One pass over the rows of a category.
+struct Round<'a> {
+    files: &'a ManagedFiles,
+    manifest: &'a dyn Manifest,
+    options: &'a CleanupOptions,
+    active: &'a HashSet<String>,
+    now: Timestamp,
+}
+
+impl Round<'_> {
+    fn clean_category(
+        &self,
+        category: Category,
+        cutoff: Timestamp,
+        report: &mut CleanupReport,
+        emptied: &mut BTreeSet<VfsPath>,
+    ) -> Result<()> {
+        let root = self.files.workspace().mount().path().clone();
+        let mut after = None;
+        loop {
+            let rows = self.manifest.written_until(&root, category, cutoff, after, FILES_AT_ONCE);
+            let rows = rows.map_err(|cause| self.files.store_error(cause))?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = Some((last.modified_at, last.id));
+            let rows = rows.into_iter().filter(|file| !self.is_left_alone(file));
+            let (mut expired, mut gone) = (Vec::new(), Vec::new());
+            for file in rows {
+                match self.find(&file) {
+                    Ok(Some((path, tag))) => expired.push(Expired { file, path, tag }),
+                    Ok(None) => gone.push(file),
+                    Err(error) => add_error(report, format!("{error}")),
+                }
+            }
+            if self.options.dry_run {
+                report.run.stale += gone.len() as u64;
+                expired.iter().for_each(|expired| count(report, expired));
+                continue;
+            }
+            report.run.stale += self.remove_rows(gone)?;
+            for removed in self.remove(expired, report) {
+                count(report, &removed);
+                if let Some(parent) = removed.path.parent()
+                    && parent.strip_prefix(&self.files.prefix).is_some_and(is_day_directory)
+                {
+                    emptied.insert(parent);
+                }
+            }
+        }
+    }
+
+    /// Whether cleanup must not touch a file whose time is over.
+    fn is_left_alone(&self, file: &ManagedFile) -> bool {
+        let is_active = file.session_key.as_ref().is_some_and(|session| self.active.contains(session));
+        let is_withheld = |workspace: &Workspace| {
+            workspace.hide().hides(&file.path) || workspace.protect().matches_path_or_ancestor(&file.path)
+        };
+        is_active
+            || file.tags.contains(PIN_TAG)
+            || is_withheld(self.files.workspace())
+            || self.options.also_respect.iter().any(|workspace| is_withheld(workspace))
+    }
+
+    /// The path and the tag of an expired file; `None` if the file is gone. A symlink or a directory has taken its place then.
+    fn find(&self, file: &ManagedFile) -> Result<Option<(VfsPath, VersionTag)>> {
+        let mount = self.files.workspace().mount();
+        let Some(path) = self.files.path_of(&file.path) else { return Ok(None) };
+        match mount.store().stat(&mount.node_path(&file.path)) {
+            Ok(attr) if attr.kind == NodeKind::File => Ok(Some((path, attr.tag))),
+            Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            Err(cause) => Err(Error::Store { path, visibility: crate::error::Visibility::Visible, cause }),
+        }
+    }
+
+    /// Removes rows whose files are gone. Returns how many.
+    fn remove_rows(&self, gone: Vec<ManagedFile>) -> Result<u64> {
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        let row = |file: ManagedFile| ManifestRow {
+            id: file.id,
+            path: file.path,
+            size: file.size,
+            modified_at: file.modified_at,
+        };
+        let repairs = gone.into_iter().map(|file| ManifestRepair::Remove { row: row(file) }).collect();
+        let root = self.files.workspace().mount().path();
+        let counts = self.manifest.repair(root, repairs, self.now, false);
+        Ok(counts.map_err(|cause| self.files.store_error(cause))?.removed)
+    }
+
+    /// Removes expired files together or, if that fails, one by one. Returns those that were removed.
+    fn remove(&self, expired: Vec<Expired>, report: &mut CleanupReport) -> Vec<Expired> {
+        if expired.is_empty() {
+            return expired;
+        }
+        match self.remove_at_once(&expired, report) {
+            Ok(()) => return expired,
+            Err(error) if expired.len() == 1 => {
+                add_failure(report, &expired[0], &error);
+                return Vec::new();
+            }
+            Err(_) => {}
+        }
+        let mut removed = Vec::new();
+        for file in expired {
+            match self.remove_at_once(std::slice::from_ref(&file), report) {
+                Ok(()) => removed.push(file),
+                Err(error) => add_failure(report, &file, &error),
+            }
+        }
+        removed
+    }
+
+    /// Removes files in one change: all of them, or none. A file that was written since it was found isn't removed.
+    fn remove_at_once(&self, expired: &[Expired], report: &mut CleanupReport) -> Result<()> {
+        let operation = self.files.vfs.call(CleanupTool::NAME, [], |call, []| {
+            call.set_paths(expired.iter().map(|expired| expired.path.clone()).collect());
+            let mut resolved = Vec::with_capacity(expired.len());
+            for expired in expired {
+                resolved.push(call.authorize(&expired.path, Access::Write)?);
+            }
+            let steps =
+                resolved.iter().zip(expired).map(|(path, expired)| removal(path, expired.tag)).collect();
+            let root = &resolved[0];
+            apply_removal(call, root, steps).map_err(|cause| root.store_error(cause))?;
+            Ok(call.operation())
+        })?;
+        report.run.operation = Some(operation.to_string());
+        Ok(())
+    }
+}
+
+fn apply_removal(call: &Call<'_>, root: &ResolvedPath<'_>, steps: Vec<Step>) -> StoreResult<()> {
+    call.apply(root.store(), steps, ChangeStage::Final).map(drop)
+}
+
+fn removal(path: &ResolvedPath<'_>, tag: VersionTag) -> Step {
+    Step::Remove {
+        at: path.node_path.clone(),
+        subtree: Subtree::File,
+        expect: Precondition::Tag(tag),
+        if_missing: IfMissing::Fail,
+        protected: None,
+        displaced: path.displaced_content(),
+    }
+}
+
+fn count(report: &mut CleanupReport, expired: &Expired) {
+    report.run.removed += 1;
+    report.run.bytes += expired.file.size;
+    if report.paths.len() < MAX_REPORTED {
+        report.paths.push(expired.path.clone());
+    }
+}
+
+fn add_failure(report: &mut CleanupReport, expired: &Expired, error: &Error) {
+    match error {
+        // The file was written, moved or removed since it was found: it isn't the one that has expired.
+        Error::Store { cause: StoreError::Conflict | StoreError::NotFound, .. } => {}
+        error => add_error(report, format!("{}: {error}", expired.path)),
+    }
+}
+
+fn add_error(report: &mut CleanupReport, error: String) {
+    if report.run.errors.len() < MAX_ERRORS {
+        report.run.errors.push(error);
+    }
+}
+
+/// Whether a path is that of a day's directory in the directory of a category.
+fn is_day_directory(relative_path: &str) -> bool {
+    let parts: Vec<_> = relative_path.split('/').collect();
+    matches!(parts.as_slice(), [category, day] if category.parse::<Category>().is_ok() && is_day(day))
+}

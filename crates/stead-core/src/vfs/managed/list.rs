@@ -1,0 +1,156 @@
+//! Listing and searching managed files, and what is known about one of them.
+
+use std::ops::ControlFlow;
+
+use crate::error::{Error, Result};
+use crate::managed::{CleanupRun, FileFilter, ManagedFile};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{NodeKind, StoreError, StoreKind};
+use crate::vfs::IntoPath;
+use crate::vfs::managed::ManagedFiles;
+
+/// Up to which number managed files are counted.
+const MAX_COUNTED: u64 = 10_000;
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePage {
+    /// How many files come before it.
+    pub offset: u64,
+    /// The most files of a page.
+    pub limit: u64,
+}
+
+impl Default for FilePage {
+    fn default() -> Self {
+        FilePage { offset: 0, limit: 50 }
+    }
+}
+
+impl FilePage {
+    /// The most files of a page.
+    pub const MAX_LIMIT: u64 = 200;
+}
+
+/// How many files there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileTotal {
+    /// How many were counted.
+    pub count: u64,
+    /// Whether there are more.
+    pub is_more: bool,
+}
+
+/// A managed file with its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedFile {
+    /// The path.
+    pub path: VfsPath,
+    /// What the manifest says about it.
+    pub file: ManagedFile,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedFiles {
+    /// The files of this page, those that were written last first.
+    pub files: Vec<ListedFile>,
+    /// How many come before it.
+    pub offset: u64,
+    /// How many there are in all.
+    pub total: FileTotal,
+}
+
+impl ManagedFiles {
+    /// A page of the files that pass a filter, those that were written last first.
+    pub fn list(&self, filter: &FileFilter, page: FilePage) -> Result<ListedFiles> {
+        self.vfs.call("managed_list", [Ok(self.prefix.clone())], |call, _| {
+            let mut listed = ListedFiles {
+                files: Vec::new(),
+                offset: page.offset,
+                total: FileTotal { count: 0, is_more: false },
+            };
+            let Some((resolved, manifest)) = self.open_manifest(call, Access::Read)? else {
+                return Ok(listed);
+            };
+            let end = page.offset.saturating_add(page.limit);
+            let counted_to = end.max(MAX_COUNTED);
+            let mut stopped = None;
+            let scanned = manifest.scan(resolved.root(), filter, &mut |file| {
+                if let Err(error) = call.check_not_stopped() {
+                    stopped = Some(error);
+                    return ControlFlow::Break(());
+                }
+                if !self.is_visible(&file.path) {
+                    return ControlFlow::Continue(());
+                }
+                if listed.total.count == counted_to {
+                    listed.total.is_more = true;
+                    return ControlFlow::Break(());
+                }
+                if (page.offset..end).contains(&listed.total.count)
+                    && let Some(path) = self.path_of(&file.path)
+                {
+                    listed.files.push(ListedFile { path, file });
+                }
+                listed.total.count += 1;
+                ControlFlow::Continue(())
+            });
+            if let Some(error) = stopped {
+                return Err(error);
+            }
+            scanned.map_err(|cause| resolved.store_error(cause))?;
+            // Another program may have removed a file since the last sync. A Virtual Store has no other programs.
+            if resolved.store().info().kind == StoreKind::Physical {
+                let is_file = |listed: &ListedFile| {
+                    let at = resolved.workspace.mount().node_path(&listed.file.path);
+                    resolved.store().stat(&at).is_ok_and(|attr| attr.kind == NodeKind::File)
+                };
+                let before = listed.files.len();
+                listed.files.retain(is_file);
+                listed.total.count -= (before - listed.files.len()) as u64;
+            }
+            Ok(listed)
+        })
+    }
+
+    /// What the manifest says about a file. Fails with `NotFound` if it has no row, or the file is gone.
+    pub fn info(&self, path: impl IntoPath) -> Result<ListedFile> {
+        self.vfs.call("managed_info", [path.into_path()], |call, [path]| {
+            let resolved = call.authorize(path, Access::Read)?;
+            self.check_own(path)?;
+            let not_found = || resolved.store_error(StoreError::NotFound);
+            let (_, manifest) = self.open_manifest(call, Access::Read)?.ok_or_else(not_found)?;
+            let failed = |cause| resolved.store_error(cause);
+            let row = manifest.file(resolved.root(), resolved.relative_path()).map_err(failed)?;
+            let file = row.ok_or_else(not_found)?;
+            match resolved.store().stat(&resolved.node_path) {
+                Ok(attr) if attr.kind == NodeKind::File => Ok(ListedFile { path: path.clone(), file }),
+                Ok(_) => Err(not_found()),
+                Err(cause) => Err(failed(cause)),
+            }
+        })
+    }
+
+    /// How the last cleanup of this Workspace went; `None` if there was none.
+    pub fn last_cleanup(&self) -> Result<Option<CleanupRun>> {
+        self.vfs.call("managed_status", [Ok(self.prefix.clone())], |call, _| {
+            let Some((resolved, manifest)) = self.open_manifest(call, Access::Read)? else { return Ok(None) };
+            manifest.last_cleanup(resolved.root()).map_err(|cause| resolved.store_error(cause))
+        })
+    }
+
+    /// Refuses a path of another Workspace.
+    pub(super) fn check_own(&self, path: &VfsPath) -> Result<()> {
+        let route = self.vfs.shared.router.route(path);
+        match route.is_some_and(|route| route.workspace.prefix() == &self.prefix) {
+            true => Ok(()),
+            false => {
+                Err(Error::Invalid(format!("`{path}` isn't in the managed Workspace `{}`", self.prefix)))
+            }
+        }
+    }
+}

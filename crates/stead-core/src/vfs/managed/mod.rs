@@ -1,0 +1,147 @@
+//! Managed Workspaces: routing, and the calls about their files ([`ManagedFiles`]).
+//!
+//! The rules are in [`crate::managed`]. Routing is a redirect: a bare name that is written directly below a managed prefix leads
+//! to a path in the directory of a category, which is authorized like any other. The rows of the manifest are written by the
+//! Store, with every change and whoever makes it; these calls only read them, except for tags.
+
+mod change;
+mod cleanup;
+mod list;
+mod routing;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use change::{DeletedFile, MoveTarget};
+pub use cleanup::{CleanupOptions, CleanupReport, CleanupTool};
+pub use list::{FilePage, FileTotal, ListedFile, ListedFiles};
+pub use routing::routed_parts;
+pub(super) use routing::{FileUse, ManagedRoots};
+pub use tree::{CategoryTree, DateDirectory};
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::managed::Manifest;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::StorePath;
+use crate::vfs::call::Call;
+use crate::vfs::resolve::ResolvedPath;
+use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
+
+/// The files of one managed Workspace.
+#[derive(Debug, Clone)]
+pub struct ManagedFiles {
+    vfs: Vfs,
+    prefix: VfsPath,
+}
+
+impl Vfs {
+    /// The managed Workspaces that the caller may read, sorted by prefix.
+    pub fn managed_workspaces(&self) -> impl Iterator<Item = &Workspace> {
+        self.workspaces()
+            .filter(|workspace| workspace.managed().is_some() && self.shared.is_still_readable(workspace))
+    }
+
+    /// The files of a managed Workspace. `path` is its prefix or a path in it; it may be left out if there is only one.
+    pub fn managed(&self, path: Option<&str>) -> Result<ManagedFiles> {
+        let prefix = match path {
+            Some(path) => {
+                let path = path.into_path()?;
+                let route = self.shared.router.route(&path);
+                let managed = route.filter(|route| route.workspace.managed().is_some());
+                let managed = managed.filter(|route| self.shared.is_still_readable(route.workspace));
+                managed
+                    .map(|route| route.workspace.prefix().clone())
+                    .ok_or_else(|| self.not_managed(Some(&path)))?
+            }
+            None => {
+                let mut managed = self.managed_workspaces();
+                match (managed.next(), managed.next()) {
+                    (Some(only), None) => only.prefix().clone(),
+                    (None, _) => return Err(self.not_managed(None)),
+                    (Some(_), Some(_)) => {
+                        return Err(Error::Invalid(format!(
+                            "there are several managed Workspaces; pass one of them as `workspace`: {}",
+                            self.managed_names()
+                        )));
+                    }
+                }
+            }
+        };
+        Ok(ManagedFiles { vfs: self.clone(), prefix })
+    }
+
+    fn managed_names(&self) -> String {
+        let names: Vec<_> =
+            self.managed_workspaces().map(|workspace| format!("`{}`", workspace.prefix())).collect();
+        names.join(", ")
+    }
+
+    fn not_managed(&self, path: Option<&VfsPath>) -> Error {
+        let names = self.managed_names();
+        Error::Invalid(match (path, names.is_empty()) {
+            (_, true) => "you have no managed Workspace that you may read".to_owned(),
+            (Some(path), false) => format!("`{path}` isn't in a managed Workspace; there are {names}"),
+            (None, false) => unreachable!("one of them would have been chosen"),
+        })
+    }
+}
+
+impl ManagedFiles {
+    /// The prefix of the Workspace.
+    pub fn prefix(&self) -> &VfsPath {
+        &self.prefix
+    }
+
+    /// The Workspace.
+    pub fn workspace(&self) -> &Workspace {
+        let route = self.vfs.shared.router.route(&self.prefix);
+        route.expect("the Workspace was found when this was made").workspace
+    }
+
+    /// The path of a file, from its path in the manifest.
+    fn path_of(&self, relative_path: &str) -> Option<VfsPath> {
+        self.prefix.join(relative_path).ok()
+    }
+
+    /// Authorizes the prefix, and opens the manifest. A manifest that sync has to complete first is completed.
+    ///
+    /// `None` if the Store keeps no manifest: then there are no managed files.
+    fn open_manifest<'v>(
+        &self,
+        call: &Call<'v>,
+        access: Access,
+    ) -> Result<Option<(ResolvedPath<'v>, Arc<dyn Manifest>)>> {
+        let resolved = call.authorize(&self.prefix, access)?;
+        let failed = |cause| resolved.store_error(cause);
+        let Some(manifest) = resolved.store().manifest().map_err(failed)? else { return Ok(None) };
+        if manifest.manage(resolved.root()).map_err(failed)? {
+            call.sync_manifest(&resolved, &*manifest)?;
+        }
+        Ok(Some((resolved, manifest)))
+    }
+
+    /// Whether the caller may know of a file: its name isn't hidden, and no other Workspace is at its path.
+    fn is_visible(&self, relative_path: &str) -> bool {
+        let workspace = self.workspace();
+        let Some(path) = self.path_of(relative_path) else { return false };
+        !workspace.hide().hides(relative_path)
+            && self
+                .vfs
+                .shared
+                .router
+                .route(&path)
+                .is_some_and(|route| route.workspace.prefix() == &self.prefix)
+    }
+}
+
+impl ResolvedPath<'_> {
+    /// The managed directory: the root of the Workspace's Mount.
+    fn root(&self) -> &StorePath {
+        self.workspace.mount().path()
+    }
+}

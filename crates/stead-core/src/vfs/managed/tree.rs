@@ -1,0 +1,90 @@
+//! The directories of a managed Workspace, with how many files each has.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use crate::error::Result;
+use crate::managed::Category;
+use crate::scope::Access;
+use crate::search::WalkOptions;
+use crate::store::{NodeKind, StoreError};
+use crate::vfs::managed::ManagedFiles;
+
+/// The directory of a category.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CategoryTree {
+    /// The category.
+    pub category: Category,
+    /// How many files the directory has, whatever lies between.
+    pub files: u64,
+    /// How many bytes those files have.
+    pub bytes: u64,
+    /// The directories in it, usually those of days, sorted by name.
+    pub directories: Vec<DateDirectory>,
+}
+
+/// A directory in the directory of a category.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DateDirectory {
+    /// Its name.
+    pub name: String,
+    /// How many files it has, whatever lies between.
+    pub files: u64,
+    /// How many bytes those files have.
+    pub bytes: u64,
+}
+
+impl ManagedFiles {
+    /// The directories of categories that exist, in the order of [`Category::ALL`]. Files that the caller may not know of
+    /// aren't counted.
+    pub fn tree(&self) -> Result<Vec<CategoryTree>> {
+        self.vfs.call("managed_tree", [Ok(self.prefix.clone())], |call, _| {
+            let resolved = call.authorize(&self.prefix, Access::Read)?;
+            let mut trees = Vec::new();
+            for category in Category::ALL {
+                let at = resolved.workspace.mount().node_path(category.as_str());
+                let mut tree = CategoryTree { category, files: 0, bytes: 0, directories: Vec::new() };
+                let (mut directories, mut stopped) = (BTreeMap::<String, (u64, u64)>::new(), None);
+                let walked = resolved.store().walk(&at, &WalkOptions::default(), &mut |entry| {
+                    if let Err(error) = call.check_not_stopped() {
+                        stopped = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                    let Some(path) = entry.path.as_str() else { return ControlFlow::Continue(()) };
+                    if !self.is_visible(&format!("{category}/{path}")) {
+                        return ControlFlow::Continue(());
+                    }
+                    let directory = match (entry.attr.kind, path.split_once('/')) {
+                        (NodeKind::Directory, None) => Some((path, 0)),
+                        (NodeKind::File, Some((directory, _))) => Some((directory, 1)),
+                        (NodeKind::File, None) => None,
+                        _ => return ControlFlow::Continue(()),
+                    };
+                    if entry.attr.kind == NodeKind::File {
+                        tree.files += 1;
+                        tree.bytes += entry.attr.size;
+                    }
+                    if let Some((directory, count)) = directory {
+                        let size = if count == 1 { entry.attr.size } else { 0 };
+                        let totals = directories.entry(directory.to_owned()).or_default();
+                        *totals = (totals.0 + count, totals.1 + size);
+                    }
+                    ControlFlow::Continue(())
+                });
+                if let Some(error) = stopped {
+                    return Err(error);
+                }
+                match walked {
+                    Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => continue,
+                    walked => walked.map_err(|cause| resolved.store_error(cause))?,
+                }
+                let directory = |(name, (files, bytes))| DateDirectory { name, files, bytes };
+                tree.directories = directories.into_iter().map(directory).collect();
+                trees.push(tree);
+            }
+            Ok(trees)
+        })
+    }
+}

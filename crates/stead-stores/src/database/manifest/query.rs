@@ -1,0 +1,471 @@
+//! Reads and repairs manifests: the port [`Manifest`] over a database.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use stead_core::managed::{
+    Category, CleanupRun, FileFilter, ManagedFile, Manifest, ManifestRepair, ManifestRow, RepairCounts, Tags,
+    category_of,
+};
+use stead_core::store::StorePath;
+use stead_core::{StoreError, StoreResult, Timestamp};
+
+use crate::database::DatabaseInner;
+use crate::database::error::{DatabaseError, Result};
+use crate::database::group_commit::CommitSync;
+use crate::database::manifest::roots::{ManagedRoots, add_root, workspace_name};
+use crate::database::manifest::rows::root_text;
+use crate::database::manifest::{COLUMNS, PendingTouches};
+use crate::database::newest_revision;
+use crate::threads::rows::now;
+
+/// How many files with one name are looked at.
+const MAX_NAMED: usize = 16;
+
+/// The manifests of a volume, as they are or as they were at a revision.
+#[derive(Debug)]
+pub(crate) struct SqlManifest {
+    database: Arc<DatabaseInner>,
+    volume: i64,
+    as_of: Option<i64>,
+}
+
+impl SqlManifest {
+    pub(crate) fn new(database: Arc<DatabaseInner>, volume: i64, as_of: Option<i64>) -> Self {
+        SqlManifest { database, volume, as_of }
+    }
+
+    /// What the column `workspace` has for a managed directory.
+    fn workspace(&self, root: &StorePath) -> StoreResult<String> {
+        let root =
+            root_text(root).ok_or_else(|| StoreError::Invalid("a managed path has to be UTF-8".into()))?;
+        Ok(workspace_name(self.volume, root))
+    }
+
+    /// What queries read from: the table or, for an earlier revision, the rows of that revision.
+    fn source(&self) -> String {
+        match self.as_of {
+            None => "workspace_files".to_owned(),
+            Some(revision) => format!(
+                "(SELECT {COLUMNS} FROM workspace_files WHERE since <= {revision}
+                  UNION ALL SELECT {COLUMNS} FROM workspace_file_history
+                  WHERE since <= {revision} AND until > {revision})"
+            ),
+        }
+    }
+
+    fn flush_touches(&self) -> StoreResult<()> {
+        if self.as_of.is_some() || self.database.touches.is_empty() {
+            return Ok(());
+        }
+        let touches = self.database.touches.take();
+        self.database.write_reserved(CommitSync::Deferred, move |transaction| {
+            PendingTouches::write(transaction.conn, &touches)
+        })
+    }
+
+    fn query(
+        &self,
+        condition: &str,
+        values: Vec<Value>,
+        visit: &mut dyn FnMut(ManagedFile) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.flush_touches()?;
+        let reader = self.database.reader()?;
+        let sql = format!("SELECT {COLUMNS} FROM {} WHERE {condition}", self.source());
+        let mut statement = reader.prepare_cached(&sql).map_err(DatabaseError::from)?;
+        let mut rows = statement.query(params_from_iter(values)).map_err(DatabaseError::from)?;
+        while let Some(row) = rows.next().map_err(DatabaseError::from)? {
+            if visit(managed_file(row)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        if self.as_of.is_some() {
+            return Err(StoreError::unsupported("this is an earlier version, which can't be changed"));
+        }
+        self.database.write_reserved(CommitSync::Deferred, move |transaction| work(transaction.conn))
+    }
+}
+
+fn text(value: impl Into<String>) -> Value {
+    Value::Text(value.into())
+}
+
+impl Manifest for SqlManifest {
+    fn scan(
+        &self,
+        root: &StorePath,
+        filter: &FileFilter,
+        visit: &mut dyn FnMut(ManagedFile) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let (mut condition, mut values) = ("workspace = ?1".to_owned(), vec![text(self.workspace(root)?)]);
+        let mut add = |part: &str, value: Value| {
+            values.push(value);
+            condition.push_str(" AND ");
+            condition.push_str(&part.replace("?", &format!("?{}", values.len())));
+        };
+        if let Some(category) = filter.category {
+            add("category = ?", text(category.as_str()));
+        }
+        if filter.written.from > Timestamp(i64::MIN) {
+            add("modified_at >= ?", text(filter.written.from.to_string()));
+        }
+        if filter.written.until < Timestamp(i64::MAX) {
+            add("modified_at < ?", text(filter.written.until.to_string()));
+        }
+        for tag in filter.tags.iter() {
+            add("instr(',' || tags || ',', ?) > 0", text(format!(",{tag},")));
+        }
+        if let Some(session) = &filter.session {
+            add("session_key = ?", text(session.as_str()));
+        }
+        if let Some(search) = &filter.search {
+            let (pattern, number) = (search.like_pattern(), values.len() + 1);
+            let in_tags = if search.is_glob() { format!("%,{pattern},%") } else { pattern.clone() };
+            values.extend([text(pattern), text(in_tags)]);
+            condition.push_str(&format!(
+                r" AND (path LIKE ?{number} ESCAPE '\' OR original_name LIKE ?{number} ESCAPE '\'
+                   OR ',' || tags || ',' LIKE ?{} ESCAPE '\')",
+                number + 1
+            ));
+        }
+        condition.push_str(" ORDER BY modified_at DESC, id DESC");
+        self.query(&condition, values, visit)
+    }
+
+    fn file(&self, root: &StorePath, path: &str) -> StoreResult<Option<ManagedFile>> {
+        let mut found = None;
+        let values = vec![text(self.workspace(root)?), text(path)];
+        self.query("workspace = ?1 AND path = ?2", values, &mut |file| {
+            found = Some(file);
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    fn named(&self, root: &StorePath, original_name: &str) -> StoreResult<Vec<ManagedFile>> {
+        let mut found = Vec::new();
+        let values = vec![text(self.workspace(root)?), text(original_name)];
+        let condition = format!(
+            "workspace = ?1 AND original_name = ?2 ORDER BY modified_at DESC, id DESC LIMIT {MAX_NAMED}"
+        );
+        self.query(&condition, values, &mut |file| {
+            found.push(file);
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    fn written_until(
+        &self,
+        root: &StorePath,
+        category: Category,
+        cutoff: Timestamp,
+        after: Option<(Timestamp, i64)>,
+        limit: usize,
+    ) -> StoreResult<Vec<ManagedFile>> {
+        let mut found = Vec::new();
+        let (after_time, after_id) = match after {
+            Some((time, id)) => (time.to_string(), id),
+            None => (String::new(), i64::MIN),
+        };
+        let values = vec![
+            text(self.workspace(root)?),
+            text(category.as_str()),
+            text(cutoff.to_string()),
+            text(after_time),
+            Value::Integer(after_id),
+            Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
+        ];
+        let condition = "workspace = ?1 AND category = ?2 AND modified_at <= ?3 AND modified_at >= ?4
+                         AND (modified_at > ?4 OR id > ?5) ORDER BY modified_at, id LIMIT ?6";
+        self.query(condition, values, &mut |file| {
+            found.push(file);
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    fn rows(&self, root: &StorePath) -> StoreResult<Vec<ManifestRow>> {
+        let workspace = self.workspace(root)?;
+        let reader = self.database.reader()?;
+        let read = || -> Result<Vec<ManifestRow>> {
+            let sql = format!(
+                "SELECT id, path, size_bytes, modified_at FROM {} WHERE workspace = ?1 ORDER BY path",
+                self.source()
+            );
+            let mut statement = reader.prepare_cached(&sql)?;
+            let mut rows = statement.query([workspace])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (id, path, size) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
+                found.push(ManifestRow { id, path, size, modified_at: time(row, 3)? });
+            }
+            Ok(found)
+        };
+        Ok(read()?)
+    }
+
+    fn manage(&self, root: &StorePath) -> StoreResult<bool> {
+        let workspace = self.workspace(root)?;
+        let reader = self.database.reader()?;
+        let found: Option<i64> = reader
+            .prepare_cached("SELECT unsynced FROM managed_workspace WHERE workspace = ?1")
+            .and_then(|mut statement| statement.query_row([&workspace], |row| row.get(0)).optional())
+            .map_err(DatabaseError::from)?;
+        drop(reader);
+        match (found, self.as_of) {
+            (_, Some(_)) => Ok(false),
+            (Some(unsynced), None) => Ok(unsynced != 0),
+            (None, None) => {
+                let (volume, path) = (self.volume, root_text(root).unwrap_or_default().to_owned());
+                self.write(move |conn| add_root(conn, volume, &path))?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn repair(
+        &self,
+        root: &StorePath,
+        repairs: Vec<ManifestRepair>,
+        at: Timestamp,
+        is_complete: bool,
+    ) -> StoreResult<RepairCounts> {
+        let workspace = self.workspace(root)?;
+        let (volume, root) = (self.volume, root_text(root).unwrap_or_default().to_owned());
+        if repairs.is_empty() && is_complete && !self.is_unsynced(&workspace)? {
+            return Ok(RepairCounts::default());
+        }
+        self.write(move |conn| {
+            let mut counts = RepairCounts::default();
+            if !repairs.is_empty() {
+                let context = RepairContext {
+                    conn,
+                    roots: ManagedRoots::load(conn, volume)?,
+                    workspace: &workspace,
+                    root: &root,
+                    volume,
+                    base: base_workspace(conn, volume, &root)?,
+                    at: at.to_string(),
+                    since: newest_revision(conn)?,
+                };
+                for repair in &repairs {
+                    context.make(repair, &mut counts)?;
+                }
+            }
+            if is_complete {
+                conn.prepare_cached("UPDATE managed_workspace SET unsynced = 0 WHERE workspace = ?1")?
+                    .execute([&workspace])?;
+            }
+            Ok(counts)
+        })
+    }
+
+    fn touch(&self, root: &StorePath, path: &str, at: Timestamp) {
+        if let (None, Ok(workspace)) = (self.as_of, self.workspace(root)) {
+            self.database.touches.add(workspace, path, at);
+        }
+    }
+
+    fn active_sessions(&self) -> StoreResult<HashSet<String>> {
+        let reader = self.database.reader()?;
+        let read = || -> Result<HashSet<String>> {
+            let mut statement = reader.prepare_cached(
+                "SELECT DISTINCT t.agent || '/' || t.name FROM thread t
+                 JOIN thread_lease l ON l.thread = t.id JOIN lease_holder h ON h.id = l.holder WHERE h.expires > ?1",
+            )?;
+            let rows = statement.query_map([now(&reader)?], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok(read()?)
+    }
+
+    fn is_of_active_thread(&self) -> StoreResult<bool> {
+        let reader = self.database.reader()?;
+        let read = || -> Result<bool> {
+            let mut statement = reader.prepare_cached(
+                "SELECT 1 FROM volume v JOIN thread_lease l ON l.thread = v.thread
+                 JOIN lease_holder h ON h.id = l.holder WHERE v.id = ?1 AND h.expires > ?2",
+            )?;
+            Ok(statement.exists([self.volume, now(&reader)?])?)
+        };
+        Ok(read()?)
+    }
+
+    fn last_cleanup(&self, root: &StorePath) -> StoreResult<Option<CleanupRun>> {
+        let (workspace, reader) = (self.workspace(root)?, self.database.reader()?);
+        let found: Option<Option<String>> = reader
+            .prepare_cached("SELECT last_cleanup FROM managed_workspace WHERE workspace = ?1")
+            .and_then(|mut statement| statement.query_row([&workspace], |row| row.get(0)).optional())
+            .map_err(DatabaseError::from)?;
+        let parse = |json: String| {
+            serde_json::from_str(&json)
+                .map_err(|_| StoreError::Corrupt("the last cleanup can't be read".into()))
+        };
+        found.flatten().map(parse).transpose()
+    }
+
+    fn record_cleanup(&self, root: &StorePath, run: &CleanupRun) -> StoreResult<()> {
+        let workspace = self.workspace(root)?;
+        let json = serde_json::to_string(run).expect("numbers and texts can be written as JSON");
+        self.write(move |conn| {
+            conn.prepare_cached("UPDATE managed_workspace SET last_cleanup = ?2 WHERE workspace = ?1")?
+                .execute([workspace, json])?;
+            Ok(())
+        })
+    }
+}
+
+impl SqlManifest {
+    fn is_unsynced(&self, workspace: &str) -> StoreResult<bool> {
+        let reader = self.database.reader()?;
+        let found = reader
+            .prepare_cached("SELECT 1 FROM managed_workspace WHERE workspace = ?1 AND unsynced = 1")
+            .and_then(|mut statement| statement.exists([workspace]))
+            .map_err(DatabaseError::from)?;
+        Ok(found)
+    }
+}
+
+/// What the repairs of one transaction share.
+struct RepairContext<'a> {
+    conn: &'a Connection,
+    roots: ManagedRoots,
+    workspace: &'a str,
+    root: &'a str,
+    volume: i64,
+    /// The manifest that a fork's files come from.
+    base: Option<String>,
+    at: String,
+    since: i64,
+}
+
+impl RepairContext<'_> {
+    fn make(&self, repair: &ManifestRepair, counts: &mut RepairCounts) -> Result<()> {
+        match repair {
+            ManifestRepair::Add { path, size } => counts.added += self.add(path, *size)?,
+            // A row whose change may still be rolled back, or whose file isn't in place yet, is left alone.
+            ManifestRepair::Remove { row } => {
+                self.keep_history(row)?;
+                counts.removed += self
+                    .conn
+                    .prepare_cached(
+                        "DELETE FROM workspace_files WHERE id = ?1 AND path = ?2 AND modified_at = ?3 AND NOT EXISTS
+                           (SELECT 1 FROM intent WHERE volume = ?4 AND revision = since)",
+                    )?
+                    .execute(params![row.id, row.path, row.modified_at.to_string(), self.volume])?
+                    as u64;
+            }
+            ManifestRepair::Resize { row, size } => {
+                self.keep_history(row)?;
+                counts.resized += self
+                    .conn
+                    .prepare_cached(
+                        "UPDATE workspace_files SET size_bytes = ?4, modified_at = ?5, since = ?6
+                         WHERE id = ?1 AND path = ?2 AND modified_at = ?3",
+                    )?
+                    .execute(params![
+                        row.id,
+                        row.path,
+                        row.modified_at.to_string(),
+                        size.cast_signed(),
+                        self.at,
+                        self.since
+                    ])? as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_history(&self, row: &ManifestRow) -> Result<()> {
+        self.conn
+            .prepare_cached(&format!(
+                "INSERT OR IGNORE INTO workspace_file_history
+                 SELECT {COLUMNS}, ?2 FROM workspace_files WHERE id = ?1 AND since < ?2"
+            ))?
+            .execute([row.id, self.since])?;
+        Ok(())
+    }
+
+    fn add(&self, path: &str, size: u64) -> Result<u64> {
+        let in_store = if self.root.is_empty() { path.to_owned() } else { format!("{}/{path}", self.root) };
+        let is_own = self.roots.locate(&in_store).is_some_and(|(root, ..)| root.workspace == self.workspace);
+        let Some(category) = category_of(path).filter(|_| is_own) else { return Ok(0) };
+        if let Some(base) = &self.base {
+            // A fork's file has the tags and the age of the file that it is a copy of.
+            let copied = self
+                .conn
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO workspace_files(workspace, path, category, original_name, size_bytes, source_tool,
+                       tags, created_at, modified_at, session_key, since)
+                     SELECT ?1, path, category, original_name, ?4, source_tool, tags, created_at, modified_at, session_key, ?5
+                     FROM workspace_files WHERE workspace = ?2 AND path = ?3",
+                )?
+                .execute(params![self.workspace, base, path, size.cast_signed(), self.since])?;
+            if copied > 0 {
+                return Ok(copied as u64);
+            }
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let added = self
+            .conn
+            .prepare_cached(
+                "INSERT OR IGNORE INTO workspace_files(workspace, path, category, original_name, size_bytes, created_at,
+                   modified_at, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)",
+            )?
+            .execute(params![
+                self.workspace,
+                path,
+                category.as_str(),
+                name,
+                size.cast_signed(),
+                self.at,
+                self.since
+            ])?;
+        Ok(added as u64)
+    }
+}
+
+/// The manifest of the volume that a fork stands on, for the same directory.
+fn base_workspace(conn: &Connection, volume: i64, root: &str) -> Result<Option<String>> {
+    let base: Option<Option<i64>> = conn
+        .prepare_cached("SELECT base FROM volume WHERE id = ?1")?
+        .query_row([volume], |row| row.get(0))
+        .optional()?;
+    Ok(base.flatten().map(|base| workspace_name(base, root)))
+}
+
+fn managed_file(row: &Row<'_>) -> Result<ManagedFile> {
+    let category: String = row.get(3)?;
+    let damaged = || StoreError::Corrupt("a row of the manifest can't be read".into());
+    let category = category.parse::<Category>().map_err(|_| damaged())?;
+    let size = row.get::<_, i64>(5)?.cast_unsigned();
+    let mut file = ManagedFile::new(row.get(0)?, row.get::<_, String>(2)?, category, size, time(row, 8)?);
+    file.original_name = row.get(4)?;
+    file.source_tool = row.get(6)?;
+    file.tags = Tags::from_stored(&row.get::<_, String>(7)?);
+    file.modified_at = time(row, 9)?;
+    file.accessed_at = match row.get::<_, Option<String>>(10)? {
+        Some(text) => Some(text.parse().map_err(|_| damaged())?),
+        None => None,
+    };
+    file.session_key = row.get(11)?;
+    Ok(file)
+}
+
+fn time(row: &Row<'_>, column: usize) -> Result<Timestamp> {
+    let text: String = row.get(column)?;
+    let damaged = |_| StoreError::Corrupt("a time in the manifest can't be read".into());
+    Ok(text.parse().map_err(damaged)?)
+}

@@ -1,0 +1,96 @@
+//! Sync: the manifest follows what other programs do to a host directory.
+
+use stead_core::managed::{RepairCounts, Tags};
+use stead_core::vfs::managed::CleanupOptions;
+
+use crate::host::{DAY, Host, Kind, listed};
+
+fn counts(added: u64, removed: u64, resized: u64) -> RepairCounts {
+    RepairCounts { added, removed, resized }
+}
+
+#[test]
+fn w40_sync_removes_rows_whose_files_are_gone() {
+    let host = Host::new(Kind::Physical);
+    for name in ["a.py", "b.py", "c.py"] {
+        host.vfs().write(format!("/notes/{name}"), "x").unwrap();
+    }
+    listed(&host.files());
+    for name in ["a.py", "b.py"] {
+        std::fs::remove_file(host.on_disk(&format!("code/{DAY}/{name}"))).unwrap();
+    }
+    assert_eq!(listed(&host.files()), [format!("code/{DAY}/c.py")], "a list leaves out what is gone");
+    assert_eq!(host.files().sync().unwrap(), counts(0, 2, 0));
+    assert_eq!(host.rows(), [format!("code/{DAY}/c.py")]);
+}
+
+#[test]
+fn w41_sync_adds_files_with_the_category_of_their_directory() {
+    let host = Host::new(Kind::Physical);
+    host.vfs().write("/notes/a.py", "x").unwrap();
+    listed(&host.files());
+    for path in ["images/2020-01-01/x.txt", "data/y.py", "drafts/z.py", "memory/m.md", "root.py"] {
+        std::fs::create_dir_all(host.on_disk(path).parent().unwrap()).unwrap();
+        std::fs::write(host.on_disk(path), "12").unwrap();
+    }
+    assert_eq!(host.files().sync().unwrap(), counts(2, 0, 0));
+    let sql = "SELECT path || ' ' || category || ' ' || size_bytes FROM workspace_files ORDER BY path";
+    let expected = [
+        format!("code/{DAY}/a.py code 1"),
+        "data/y.py data 2".into(),
+        "images/2020-01-01/x.txt images 2".into(),
+    ];
+    assert_eq!(host.query(sql), expected);
+}
+
+#[test]
+fn w42_files_that_sync_finds_count_as_new() {
+    let host = Host::new(Kind::Physical);
+    let path = host.on_disk("temp/2020-01-01/old.bin");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "x").unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_500_000_000);
+    std::fs::File::open(&path).unwrap().set_modified(old).unwrap();
+    let report = host.files().cleanup(&CleanupOptions::default()).unwrap();
+    assert_eq!((report.run.removed, report.run.synced), (0, counts(1, 0, 0)));
+    assert!(path.exists());
+    host.advance_days(8);
+    assert_eq!(host.files().cleanup(&CleanupOptions::default()).unwrap().run.removed, 1);
+    assert!(!path.exists());
+}
+
+#[test]
+fn w43_sync_refreshes_a_size_that_changed_outside() {
+    let host = Host::new(Kind::Physical);
+    let path = host.vfs().write("/notes/a.py", "x").unwrap().path;
+    host.files().tag(&path, Default::default(), &Tags::parse(["keep"]).unwrap()).unwrap();
+    std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "longer").unwrap();
+    host.advance_days(1);
+    assert_eq!(host.files().sync().unwrap(), counts(0, 0, 1));
+    let file = host.files().info(&path).unwrap().file;
+    assert_eq!((file.size, file.modified_at, file.tags.to_string()), (6, host.now(), "keep".to_owned()));
+}
+
+#[test]
+fn w44_a_second_sync_changes_nothing() {
+    Host::each(|host| {
+        for name in ["a.py", "b.md", "c.csv"] {
+            host.vfs().write(format!("/notes/{name}"), "x").unwrap();
+        }
+        host.files().sync().unwrap();
+        assert_eq!(host.files().sync().unwrap(), counts(0, 0, 0));
+    });
+}
+
+#[test]
+fn w44a_sync_runs_when_a_workspace_becomes_managed() {
+    Host::each(|host| {
+        use std::sync::Arc;
+        use stead_core::{AccessScope, Mount, VfsPath, Workspace};
+        let mount = Mount::new(Arc::clone(&host.store));
+        let plain = Workspace::new(VfsPath::parse("/notes").unwrap(), AccessScope::ReadWrite, mount);
+        host.vfs_with(plain).write("/notes/code/before.py", "x").unwrap();
+        assert!(host.rows().is_empty());
+        assert_eq!(listed(&host.files()), ["code/before.py"], "the first list has run sync");
+    });
+}
