@@ -234,7 +234,7 @@ fn g2_a_host_directory_is_forked_live_or_pinned() {
     put("code/old/a.txt", "a\n");
     assert_snapshot!(coder(&["fork", "/code", "live"]), @"! Forked /code as /forks/live");
     assert_snapshot!(coder(&["fork", "/code", "pinned", "--pin"]), @"! Forked /code as /forks/pinned");
-    assert_snapshot!(coder(&["snapshots"]), @"");
+    assert_snapshot!(coder(&["snapshots"]), @"! There are no snapshots.");
     coder(&["edit", "/forks/live/src/main.rs", "{}", "{ run() }"]);
     coder(&["mv", "/forks/live/old", "/forks/live/new"]);
     coder(&["write", "/forks/pinned/src/own.rs", "own\n"]);

@@ -266,6 +266,25 @@ fn displaced_content_over_the_limits_is_removed_and_its_revisions_stay() {
 }
 
 #[test]
+fn content_that_no_event_has_any_more_is_removed_though_no_newer_event_exists() {
+    let bench = Bench::retaining(|_| ());
+    for content in ["one", "two", "three"] {
+        apply(&bench.store, write_step("a", content)).unwrap();
+    }
+    bench.store.sync().unwrap();
+    // As a process leaves it that dies while it forgets a directory: after the events, and before their content.
+    let database = rusqlite::Connection::open(bench.temp.path().join("stead.db")).unwrap();
+    assert_eq!(database.execute("DELETE FROM ledger_event WHERE path = CAST('a' AS BLOB)", []).unwrap(), 3);
+    assert_eq!(displaced_count(&bench), 2);
+    bench.store.prune(Timestamp::from_secs(1)).unwrap();
+    assert_eq!(displaced_count(&bench), 0);
+    // What a change displaces from now on stays.
+    apply(&bench.store, write_step("a", "four")).unwrap();
+    bench.store.prune(Timestamp::from_secs(1)).unwrap();
+    assert_eq!(displaced_count(&bench), 1);
+}
+
+#[test]
 fn pruned_content_is_not_counted_as_retained_if_the_clock_went_back() {
     let bench = Bench::retaining(|_| ());
     let now = SystemClock.now();

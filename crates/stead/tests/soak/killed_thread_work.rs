@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use stead::{Config, ErrorKind, Identity, Stead, Stores, ThreadKey, vfs::ListPage};
@@ -49,6 +49,9 @@ const THREADS: u64 = 6;
 const FILES: u64 = 8;
 /// How long a lease of a child holds. Those of the child that renews hold for a tenth of that.
 const LEASE: Duration = Duration::from_millis(700);
+
+/// How long the first step of a child may take.
+const FIRST_STEP: Duration = Duration::from_millis(60);
 
 fn config(directory: &Path) -> Config {
     fs::create_dir_all(directory.join("files")).unwrap();
@@ -194,20 +197,20 @@ fn renew(directory: &Path, round: u64) {
     }
 }
 
-/// What the child reported until it was killed.
-fn run_and_kill(task: &Task, delay: Duration) -> Vec<String> {
+/// Kills a child in the middle of a step, after it has reported so many steps, and returns all that it reported. `part` says
+/// when: 0.5 is about half of a step. A step is taken to be as long as those before it, so a busy machine changes nothing.
+fn run_and_kill(task: &Task, steps: usize, part: f64) -> Vec<String> {
     let (mut child, output) = task.start();
     let mut lines = lines_of(output);
-    let first = lines.next();
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(delay);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    });
-    let lines = lines.collect();
-    killer.join().unwrap();
-    assert_eq!(first.as_deref(), Some("begins"));
-    lines
+    assert_eq!(lines.next().as_deref(), Some("begins"));
+    let began = Instant::now();
+    let mut reported: Vec<_> = lines.by_ref().take(steps).collect();
+    let step = u32::try_from(reported.len()).ok().and_then(|count| began.elapsed().checked_div(count));
+    std::thread::sleep(step.unwrap_or(FIRST_STEP).mul_f64(part));
+    child.kill().unwrap();
+    reported.extend(lines);
+    child.wait().unwrap();
+    reported
 }
 
 /// Fails if anything is left of a thread that doesn't exist, or of a process that is gone.
@@ -276,7 +279,8 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn kill_repeatedly(work: Work, longest_delay: Duration) {
+/// `most_steps` is how many steps a child reports at most before it is killed.
+fn kill_repeatedly(work: Work, most_steps: usize) {
     let rounds = if is_long_run() { 120 } else { 10 };
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
@@ -291,7 +295,7 @@ fn kill_repeatedly(work: Work, longest_delay: Duration) {
             }
         }
         let task = Task::new("killed_thread_work", Kind::Virtual, directory, round * 10 + work as u64);
-        let lines = run_and_kill(&task, longest_delay.mul_f64(random.f64()));
+        let lines = run_and_kill(&task, random.usize(0..=most_steps), 1.5 * random.f64());
         // A process that is killed has its leases until they expire.
         std::thread::sleep(LEASE + Duration::from_millis(50));
         let stores = stores(directory);
@@ -395,20 +399,20 @@ fn assert_archive_is_whole(stores: &Stores, directory: &Path, thread: &str) {
 
 #[test]
 fn s14_a_killed_creation_leaves_a_whole_thread_or_none() {
-    kill_repeatedly(Work::Create, Duration::from_millis(120));
+    kill_repeatedly(Work::Create, 9);
 }
 
 #[test]
 fn s14_a_killed_renewal_loses_nothing_and_its_thread_can_be_swept() {
-    kill_repeatedly(Work::Renew, Duration::from_millis(200));
+    kill_repeatedly(Work::Renew, 60);
 }
 
 #[test]
 fn s14_a_killed_destruction_leaves_a_whole_thread_or_none() {
-    kill_repeatedly(Work::Destroy, Duration::from_millis(120));
+    kill_repeatedly(Work::Destroy, THREADS as usize - 1);
 }
 
 #[test]
 fn s14_a_killed_archive_leaves_a_whole_thread_or_a_whole_archive() {
-    kill_repeatedly(Work::Archive, Duration::from_millis(200));
+    kill_repeatedly(Work::Archive, THREADS as usize - 1);
 }

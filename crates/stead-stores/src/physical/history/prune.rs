@@ -101,7 +101,7 @@ impl PhysicalHistory {
 
     fn prune(&self, now: Timestamp, ledger: &dyn Ledger) -> StoreResult<Pruned> {
         ledger.write_finished()?;
-        let newest = ledger.last_revision()?;
+        let newest = ledger.latest_revision()?.0;
         let (age, max_bytes) =
             self.retention.map_or((Duration::ZERO, 0), |retention| (retention.age, retention.bytes));
         let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
@@ -136,32 +136,40 @@ impl PhysicalHistory {
             }
         }
         for displaced_dir in self.own_displaced_dirs() {
-            for name in displaced_names(displaced_dir)? {
-                // Newer content belongs to changes that were not read above.
-                let revision =
-                    std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
-                if !known_names.contains(&*name) && revision.is_some_and(|revision: i64| revision < newest) {
-                    let _ = remove_orphan(ledger, displaced_dir, &name);
-                }
-            }
+            let mut orphans = displaced_names(displaced_dir)?;
+            orphans.retain(|name| !known_names.contains(&**name));
+            // Content newer than all revisions belongs to changes that were not read above.
+            let rows = orphans.iter().filter_map(|name| parse_displaced_name(name));
+            remove_orphans(
+                ledger,
+                displaced_dir,
+                rows.filter(|(revision, _)| *revision <= newest).collect(),
+            )?;
         }
         Ok(Pruned { freed, kept })
     }
 }
 
 /// Removes displaced content that has no row in the ledger.
-fn remove_orphan(ledger: &dyn Ledger, displaced_dir: &Dir, name: &[u8]) -> StoreResult<()> {
-    let text = std::str::from_utf8(name).unwrap_or_default();
-    let Some((revision, seq)) = text.split_once('-') else { return Ok(()) };
-    let (Ok(revision), Ok(seq)) = (revision.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
-    if ledger
-        .rows_of(revision)?
-        .iter()
-        .all(|stored_row| stored_row.row.seq != seq || !stored_row.row.displaced_kept)
-    {
-        tree::remove(displaced_dir, name).map_err(errno_to_store_error)?;
+fn remove_orphans(ledger: &dyn Ledger, displaced_dir: &Dir, rows: Vec<(i64, i64)>) -> StoreResult<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    // Before the rows are read: a change that isn't pending any more has all of its rows in the ledger.
+    let pending: HashSet<_> = ledger.pending_intents()?.iter().map(|pending| pending.revision).collect();
+    for (revision, seq) in rows.into_iter().filter(|(revision, _)| !pending.contains(revision)) {
+        let rows = ledger.rows_of(revision)?;
+        if rows.iter().all(|stored_row| stored_row.row.seq != seq || !stored_row.row.displaced_kept) {
+            let _ = tree::remove(displaced_dir, displaced_name(revision, seq).as_bytes());
+        }
     }
     Ok(())
+}
+
+/// The row of the ledger that displaced content of this name belongs to.
+fn parse_displaced_name(name: &[u8]) -> Option<(i64, i64)> {
+    let (revision, seq) = std::str::from_utf8(name).ok()?.split_once('-')?;
+    Some((revision.parse().ok()?, seq.parse().ok()?))
 }
 
 fn displaced_names(displaced_dir: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
