@@ -93,7 +93,8 @@ struct Slot<T> {
     thread: Option<Weak<dyn ThreadLease>>,
     /// The folders of `live`, if the agent is in an organization.
     folders: Option<Arc<Folders>>,
-    /// The configuration that `live` agrees with. If it isn't the current one, `live` is outdated.
+    /// The configuration that `live` agrees with. If it isn't the current one, `live` is outdated. `None` if a withdrawal has
+    /// emptied `live`.
     config: Option<Arc<Config>>,
 }
 
@@ -112,6 +113,11 @@ impl<T> Slot<T> {
             folders.update(Membership::new(Arc::clone(&member.organization), index));
         }
         self.config = Some(Arc::clone(config));
+    }
+
+    /// Whether a withdrawal has taken everything from `live`, and no configuration has given it anything since.
+    fn is_emptied(&self) -> bool {
+        self.live.is_some() && self.config.is_none()
     }
 
     /// Whether the thread that `live` is of has ended.
@@ -342,7 +348,13 @@ impl<T: LiveEntry> LiveSteads<T> {
                 withdrawal.agents.extend(owners);
             }
             state.epoch += 1;
-            state.entries(|identity| state.is_withdrawn(&identity.agent))
+            let withdrawn = state.entries(|identity| state.is_withdrawn(&identity.agent));
+            for (identity, _) in &withdrawn {
+                if let Some(slot) = state.slots.get_mut(identity) {
+                    slot.config = None;
+                }
+            }
+            withdrawn
         };
         for (identity, live) in withdrawn {
             let empty = Stead::builder(&identity.agent).build();

@@ -159,6 +159,14 @@ fn let_all_users_in(dir: &TestDir) {
     fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Gives the directory of the test to the user 65534, who may then mount there. Only root can do that.
+fn give_to_other_user(dir: &TestDir) {
+    let_all_users_in(dir);
+    // The device is usually open to all users, but in a container it may be open to root only.
+    assert!(Command::new("chmod").args(["666", "/dev/fuse"]).status().unwrap().success());
+    assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(dir.path("")).status().unwrap().success());
+}
+
 #[test]
 fn a_user_who_is_not_root_mounts_with_fusermount() {
     if !rustix::process::getuid().is_root() {
@@ -166,11 +174,8 @@ fn a_user_who_is_not_root_mounts_with_fusermount() {
         return;
     }
     let dir = TestDir::new();
-    let_all_users_in(&dir);
-    // The device is usually open to all users, but in a container it may be open to root only.
-    assert!(Command::new("chmod").args(["666", "/dev/fuse"]).status().unwrap().success());
+    give_to_other_user(&dir);
     let directory = dir.path("");
-    assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(&directory).status().unwrap().success());
     let binary = dir.path("stead");
     fs::copy(env!("CARGO_BIN_EXE_stead"), &binary).unwrap();
     let mut child = Command::new(&binary)
@@ -216,12 +221,8 @@ fn a_refused_allow_other_says_which_setting_is_missing() {
     let dir = TestDir::new();
     let mut command = dir.command(["mount", "--allow-other", "mnt"]);
     if rustix::process::getuid().is_root() {
-        let_all_users_in(&dir);
-        let directory = dir.path("");
-        assert!(
-            Command::new("chown").args(["-R", "65534:65534"]).arg(&directory).status().unwrap().success()
-        );
-        command.uid(65534).gid(65534).env("HOME", directory);
+        give_to_other_user(&dir);
+        command.uid(65534).gid(65534).env("HOME", dir.path(""));
     }
     let refused = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();

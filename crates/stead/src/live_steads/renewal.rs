@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use stead_core::Identity;
 
 use super::config_differences::differs_only_in_records;
-use super::{LiveEntry, LiveSteads, RegistryState};
+use super::{LiveEntry, LiveSteads, RegistryState, Slot};
 use crate::config::Config;
 use crate::error::Result;
 use crate::stead::Stead;
@@ -35,9 +35,12 @@ impl<T: LiveEntry> LiveSteads<T> {
     pub fn renew(&self, identity: &Identity) {
         let Some(opening) = self.state.lock().outdated_opening(identity) else { return };
         let _opening = opening.lock();
-        while let Some(outdated) = self.state.lock().outdated(identity) {
-            if self.bring_up_to_date(identity, &outdated) {
-                return;
+        loop {
+            // In a statement of its own, so that the lock ends with it.
+            let outdated = self.state.lock().outdated(identity);
+            match outdated {
+                Some(outdated) if !self.bring_up_to_date(identity, &outdated) => {}
+                _ => return,
             }
         }
     }
@@ -66,7 +69,8 @@ impl<T: LiveEntry> LiveSteads<T> {
             return false;
         }
         let mut state = self.state.lock();
-        if state.withdrawal.is_some() {
+        // Entries that a withdrawal has emptied have to be opened again, whatever has changed.
+        if state.withdrawal.is_some() || state.slots.values().any(Slot::is_emptied) {
             return false;
         }
         state.stores = Arc::clone(stores);

@@ -63,7 +63,7 @@ impl Threads<'_> {
         let owner = StateOwner::thread(&thread.key, thread.id);
         match self.stores.database()?.state_store(&owner) {
             Err(StoreError::NotFound) => Ok(None),
-            store => Ok(Some(store?.usage(&StorePath::root())?)),
+            store => Ok(Some(store?.usage(&StorePath::empty())?)),
         }
     }
 
