@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use stead_core::managed::Ttl;
 use stead_core::store::{Fork, ForkName, Store, StoreError};
 use stead_core::vfs::IntoPath;
@@ -24,9 +25,25 @@ pub(crate) struct Forks {
     withheld: Vec<ForkEntry>,
     makers: BTreeSet<String>,
     /// Has the agents that a fork can be made for; `None` allows any.
-    config: Option<Arc<Config>>,
+    config: Option<Arc<CurrentConfig>>,
     /// Why the list of forks could not be read.
     load_error: Option<Arc<Error>>,
+}
+
+/// The configuration that a stead agrees with. A stead that stays open under a new one gets it here, so that it doesn't keep the
+/// older one in memory.
+#[derive(Debug)]
+pub(crate) struct CurrentConfig(RwLock<Arc<Config>>);
+
+impl CurrentConfig {
+    fn get(&self) -> Arc<Config> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Uses this configuration from now on.
+    pub(crate) fn replace(&self, config: &Arc<Config>) {
+        *self.0.write() = Arc::clone(config);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +58,8 @@ impl Forks {
     /// Loads the forks of an owner, which is an agent or a thread. If they can't be read, the stead opens without them, and only the methods about
     /// forks fail.
     pub(crate) fn load(config: &Arc<Config>, owner: &str, stores: &Stores) -> Self {
-        let mut forks = Forks { config: Some(Arc::clone(config)), ..Forks::default() };
+        let current = CurrentConfig(RwLock::new(Arc::clone(config)));
+        let mut forks = Forks { config: Some(Arc::new(current)), ..Forks::default() };
         match stores.forks(owner) {
             Ok(stored) => {
                 for (record, store) in stored {
@@ -61,9 +79,15 @@ impl Forks {
 
     /// How long files of a fork live, if the Workspace that it was made from is managed.
     fn managed(&self, fork: &Fork) -> Option<Ttl> {
-        let agent = self.config.as_ref()?.agent(&fork.created_by)?;
+        let config = self.config.as_ref()?.get();
+        let agent = config.agent(&fork.created_by)?;
         let base = agent.workspaces.iter().find(|workspace| workspace.prefix == fork.base_prefix)?;
         base.managed
+    }
+
+    /// The configuration that these forks were loaded with, to be replaced; `None` if they have none.
+    pub(crate) fn current_config(&self) -> Option<&Arc<CurrentConfig>> {
+        self.config.as_ref()
     }
 
     /// The agents whose access to the bases decides what these forks show.
@@ -216,7 +240,8 @@ impl Stead {
         let base = base.into_path();
         let path = base.as_ref().ok().map(VfsPath::to_string);
         self.single_record("fork", path.as_deref(), error_kind, |stead| {
-            if let Some(config) = &stead.forks.config
+            let config = stead.forks.config.as_ref().map(|config| config.get());
+            if let Some(config) = &config
                 && !config.has_agent(agent)
             {
                 return Err(Error::unknown_agent(config, agent));
@@ -226,8 +251,8 @@ impl Stead {
                     "a fork that is made in a thread belongs to the thread, so it can't be given to another agent".into(),
                 ));
             }
-            let config = stead.forks.config.as_ref();
-            if config.and_then(|config| config.agents.get(agent)).is_some_and(|agent| agent.scope.has_threads()) {
+            let receiver = config.as_ref().and_then(|config| config.agents.get(agent));
+            if receiver.is_some_and(|agent| agent.scope.has_threads()) {
                 return Err(Error::Invalid(format!(
                     "the forks of the agent `{}` belong to its threads, so it can't be given one",
                     agent.escape_debug()

@@ -22,6 +22,7 @@ use self::config_differences::{
 };
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::forks::CurrentConfig;
 use crate::stead::Stead;
 use crate::stores::Stores;
 use crate::threads::DestroyedThread;
@@ -93,6 +94,8 @@ struct Slot<T> {
     thread: Option<Weak<dyn ThreadLease>>,
     /// The folders of `live`, if the agent is in an organization.
     folders: Option<Arc<Folders>>,
+    /// Where `live` has the configuration that it looks agents up in.
+    fork_config: Option<Arc<CurrentConfig>>,
     /// The configuration that `live` agrees with. If it isn't the current one, `live` is outdated. `None` if a withdrawal has
     /// emptied `live`.
     config: Option<Arc<Config>>,
@@ -104,6 +107,7 @@ impl<T> Slot<T> {
         self.fork_makers = facts.fork_makers;
         self.thread = facts.thread;
         self.folders = facts.folders;
+        self.fork_config = facts.fork_config;
         self.config = Some(facts.config);
     }
 
@@ -111,6 +115,9 @@ impl<T> Slot<T> {
     fn set_config(&mut self, agent: &str, config: &Arc<Config>) {
         if let (Some(folders), Some((member, index))) = (&self.folders, config.member(agent)) {
             folders.update(Membership::new(Arc::clone(&member.organization), index));
+        }
+        if let Some(fork_config) = &self.fork_config {
+            fork_config.replace(config);
         }
         self.config = Some(Arc::clone(config));
     }
@@ -137,7 +144,16 @@ impl<T> Default for Slot<T> {
     fn default() -> Self {
         let (opening, fork_makers) = (Arc::default(), BTreeSet::new());
         let (live, last_used) = (None, Instant::now());
-        Slot { live, last_used, opening, fork_makers, thread: None, folders: None, config: None }
+        Slot {
+            live,
+            last_used,
+            opening,
+            fork_makers,
+            thread: None,
+            folders: None,
+            fork_config: None,
+            config: None,
+        }
     }
 }
 
@@ -146,6 +162,7 @@ struct SlotFacts {
     fork_makers: BTreeSet<String>,
     thread: Option<Weak<dyn ThreadLease>>,
     folders: Option<Arc<Folders>>,
+    fork_config: Option<Arc<CurrentConfig>>,
     config: Arc<Config>,
 }
 
@@ -154,7 +171,8 @@ impl SlotFacts {
     fn of(stead: &Stead, config: &Arc<Config>) -> Self {
         let (fork_makers, folders) = (stead.forks.makers().clone(), stead.folders.clone());
         let thread = stead.vfs().lease().map(Arc::downgrade);
-        SlotFacts { fork_makers, thread, folders, config: Arc::clone(config) }
+        let fork_config = stead.forks.current_config().cloned();
+        SlotFacts { fork_makers, thread, folders, fork_config, config: Arc::clone(config) }
     }
 }
 

@@ -56,6 +56,7 @@ state = { enabled = true }
 
 [agents.coder]
 history = true
+forks = true
 state = { enabled = true }
 quota = { bytes = "100MiB" }
 workspaces = [

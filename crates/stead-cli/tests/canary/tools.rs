@@ -41,6 +41,18 @@ fn values(tool: &Tool, argument: &str, path: &str, fixture: &Fixture) -> Vec<Val
         | "extensions" | "byteOffset" | "byte_offset" | "byte_limit" | "operation" | "since" | "last"
         | "count" => Vec::new(),
         "context" | "before" | "after" => vec![json!(1)],
+        // The agent's own forks, and names that no fork has.
+        "fork" => ["one", "two", NAME, "coder/one", "other/one"].map(|fork| json!(fork)).into(),
+        "name" => vec![json!("again")],
+        "take_target" | "take_fork" | "leave_out" => vec![json!(["**"])],
+        // No Workspace of the agent is managed. For one that is, see the test target `managed`.
+        "workspace" => vec![json!(path)],
+        "query" => vec![json!("*"), json!(NAME)],
+        "category" => vec![json!("data")],
+        "tags" => vec![json!(["a"])],
+        "session" => vec![json!("coder"), json!("other")],
+        "date" | "from" | "to" => vec![json!("2026")],
+        "new_name" => vec![json!("renamed")],
         "max_results" => vec![json!(1_000)],
         "type" => vec![json!("txt"), json!("md")],
         // The agent is in no organization. For agents that are, see the test target `organization`.
@@ -154,7 +166,8 @@ fn no_reading_tool_reveals_what_is_withheld() {
 #[test]
 fn no_changing_tool_reveals_or_copies_what_is_withheld() {
     // Tools that destroy things come last, so that the others have something to reveal.
-    let destroys = |tool: &&&Tool| tool.name.starts_with("delete") || tool.name.starts_with("write");
+    let destroys =
+        |tool: &&&Tool| ["delete", "discard", "write"].iter().any(|start| tool.name.starts_with(start));
     let (last, first): (Vec<&Tool>, Vec<&Tool>) =
         TOOLS.iter().copied().filter(|tool| tool.is_mutating()).partition(|tool| destroys(&tool));
     for tools in [first, last] {

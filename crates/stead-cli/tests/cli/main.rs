@@ -11,6 +11,7 @@ mod demo;
 mod exit_codes;
 mod first_minutes;
 mod fixtures;
+mod fork_tools;
 mod forks;
 mod git_repositories;
 mod habits;

@@ -312,7 +312,10 @@ fn s12_an_archive_is_imported_at_the_root_into_the_workspaces_it_came_from() {
     let imported = dir.stead(["--thread", "new", "import", "old.tar", "/"]);
     let text = String::from_utf8(imported.stderr).unwrap();
     assert_eq!(imported.status.code(), Some(1), "{text}");
-    assert!(text.contains("/forks/draft/d/a.txt") && text.contains("it is in none of the Workspaces"), "{text}");
+    assert!(
+        text.contains("/forks/draft/d/a.txt") && text.contains("it is in none of the Workspaces"),
+        "{text}"
+    );
     assert!(text.contains("3 files"), "{text}");
     assert_eq!(ok(&dir, &["--thread", "new", "cat", "/project/d/a.txt"]), "hello");
     assert_eq!(ok(&dir, &["--thread", "new", "cat", "/data/in/b.txt"]), "data");
@@ -324,8 +327,11 @@ fn s12_an_archive_is_imported_at_the_root_into_the_workspaces_it_came_from() {
     ok(&dir, &["threads", "archive", "new", "new.tar"]);
     let archive = std::fs::read(dir.path("new.tar")).unwrap();
     let mut archive = tar::Archive::new(&*archive);
-    let names: Vec<_> =
-        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
+    let names: Vec<_> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
     assert!(names.iter().any(|name| name == "drop/c.txt"), "{names:?}");
     // A directory that contains a Workspace's own directory isn't imported into it.
     let refused = dir.run(["--thread", "new", "import", ".", "/"]);

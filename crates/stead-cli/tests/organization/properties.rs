@@ -264,7 +264,19 @@ fn calls(paths: &[String], ids: &[String], own_id: &str, own_path: &str) -> Vec<
             ("undo", json!({ "last": 1 })),
             ("delete_file", json!({ "path": new })),
             ("delete_directory", json!({ "path": format!("{new}-directory") })),
+            ("fork_workspace", json!({ "path": path, "name": "draft" })),
+            ("diff_fork", json!({ "fork": "draft" })),
+            ("diff_fork", json!({ "fork": format!("{}/draft", path.trim_start_matches("/workspaces/")) })),
+            ("update_fork", json!({ "fork": "draft" })),
+            ("merge_fork", json!({ "fork": "draft" })),
+            ("discard_fork", json!({ "fork": "draft" })),
         ]);
+        for action in ["list", "search", "info", "tree", "move", "delete", "tag", "cleanup"] {
+            calls.push((
+                "workspace",
+                json!({ "action": action, "workspace": path, "path": new, "query": "*" }),
+            ));
+        }
     }
     for id in ids {
         let file = |name: &str| json!({ "folderId": id, "filename": name });

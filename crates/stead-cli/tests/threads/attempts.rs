@@ -167,6 +167,7 @@ pub(crate) fn commands(observer: &Observer, marked: &[Marked]) -> Vec<Vec<String
             add(&[args, &["--at", at]].concat());
         }
     }
+    let mut writes = Vec::new();
     let other =
         marked.iter().find(|other| other.agent == observer.agent && other.thread() != observer.thread);
     for other in other.into_iter().chain(marked.last()).filter(|other| other.thread() != observer.thread) {
@@ -196,10 +197,14 @@ pub(crate) fn commands(observer: &Observer, marked: &[Marked]) -> Vec<Vec<String
             &["mv", &format!("{inside}/{name}.txt"), &format!("{home}/taken")],
             &["cp", &inside, &format!("{home}/taken")],
             &["rm", "-r", &inside],
-            &["write", &format!("{inside}/{name}.txt"), "x"],
         ] {
             add(args);
         }
+        writes.push([inside.clone(), name]);
+    }
+    // Last, because what these make is the observer's own, and may appear in its later answers.
+    for [inside, name] in writes {
+        add(&["write", &format!("{inside}/{name}.txt"), "x"]);
     }
     commands
 }

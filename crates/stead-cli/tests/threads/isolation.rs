@@ -20,7 +20,7 @@ const CONFIG: &str = r#"
 [agents.coder]
 scope = "thread"
 history = true
-quota = { bytes = "8MiB" }
+quota = { bytes = "9MiB" }
 state = { enabled = true }
 workspaces = [
   { prefix = "/work", store = "s", path = "/app", scope = "rw" },
@@ -283,15 +283,15 @@ fn s12_what_one_thread_undoes_or_removes_stays_in_all_others() {
             }
         }
         assert_planted(&mut connections, &[0, 3]);
-        // The quota is a thread's own: the others' files leave this one all of it.
-        let half = "x".repeat(3_000_000);
+        // The quota is a thread's own: the others' files leave this one all of it. The thread's fork counts, with 1.3 MB.
+        let third = "x".repeat(3_200_000);
         for name in ["a", "b"] {
-            write(&mut connections[0], &format!("/work/{name}"), &half).unwrap();
+            write(&mut connections[0], &format!("/work/{name}"), &third).unwrap();
         }
-        let error = write(&mut connections[0], "/work/c", &half).unwrap_err();
+        let error = write(&mut connections[0], "/work/c", &third).unwrap_err();
         check(&observers()[0], "over quota", error.as_bytes());
         for name in ["a", "b"] {
-            write(&mut connections[1], &format!("/work/{name}"), &half).unwrap();
+            write(&mut connections[1], &format!("/work/{name}"), &third).unwrap();
         }
         assert_no_leaks(kind);
         // The same thread in another connection, and a thread of the same name of another agent.
