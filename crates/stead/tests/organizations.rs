@@ -282,6 +282,28 @@ fn f69_f89_f91_folder_tools_name_nothing_of_a_folder_that_the_records_take_away(
 }
 
 #[test]
+fn f125_permissions_are_those_of_the_records_as_they_are_now() {
+    on_both_stores(|host| {
+        let tools = "\"list_folders\", \"get_file_info_by_id\"";
+        host.write("acme/org.json", &ORG.replace("\"read_file\"", tools));
+        let (marcus, catalyst) = (host.stead("marcus"), host.stead("catalyst"));
+        catalyst.vfs().write("/workspaces/team-hr/shared/plan", "1").unwrap();
+        let found = marcus.call("list_folders", json!({ "scope": "team_shared" })).structured();
+        let id = found["folders"][0]["folderId"].clone();
+        let permissions = || {
+            let file = json!({ "folderId": id, "filename": "plan" });
+            marcus.call("get_file_info_by_id", file).structured().get("permissions").cloned()
+        };
+        assert_eq!(permissions(), Some(json!({ "read": true, "write": true, "delete": true })));
+        // In another team, the folder is one that the agent may only read.
+        let moved = r#""name": "Marcus", "teamId": "team-fin""#;
+        host.write("acme/agents.json", &AGENTS.replace(r#""name": "Marcus", "teamId": "team-hr""#, moved));
+        wait_until(|| marcus.vfs().write("/workspaces/team-hr/shared/plan", "2").is_err());
+        assert_eq!(permissions(), Some(json!({ "read": true, "write": false, "delete": false })));
+    });
+}
+
+#[test]
 fn f69_a_fork_shows_nothing_once_its_maker_may_not_read_what_it_was_made_from() {
     let host = Host::new("virtual");
     let catalyst = host.stead("catalyst");

@@ -85,10 +85,10 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     Ok(reply)
 }
 
-/// Whether the Workspace at a path allows an access there.
+/// Whether the caller may use a path so now: the Workspace there allows it, and the records still give the right.
 fn may(vfs: &Vfs, path: &VfsPath, access: Access) -> bool {
     vfs.router().route(path).is_some_and(|route| {
         let is_protected = route.workspace.protect().matches_path_or_ancestor(route.relative_path);
-        route.workspace.scope().allows(access) && !(access.is_change() && is_protected)
+        vfs.allows(route.workspace, access) && !(access.is_change() && is_protected)
     })
 }

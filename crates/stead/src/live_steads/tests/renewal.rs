@@ -92,6 +92,9 @@ fn an_entry_that_stays_open_uses_the_newest_records() {
     let steads = LiveSteads::of(&records.read());
     let ann = get(&steads, "acme/ann");
     let folders = Arc::clone(ann.stead.lock().folders().unwrap());
+    // The Stores keep the configuration that they were opened with, once. Later ones are kept by nothing.
+    steads.replace(&records.with_agents(&AGENTS.replace("zoe", "zac"))).unwrap();
+    renew(&steads, "acme/ann");
     let old = Arc::downgrade(&folders.membership().organization);
     // An agent whose name comes first moves all others.
     steads.replace(&records.with_agents(&AGENTS.replace("zoe", "aaa"))).unwrap();
