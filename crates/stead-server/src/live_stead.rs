@@ -139,6 +139,13 @@ impl LiveStead {
         self.current()
     }
 
+    /// Looks for forks that this process has just made or discarded: see [`LiveSteads::refresh_forks`]. Can block.
+    pub(crate) fn refresh_forks(&self) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.refresh_forks();
+        }
+    }
+
     /// The stead as it was when it was last used or replaced.
     pub(crate) fn current(&self) -> Arc<SteadView> {
         Arc::clone(&self.current.read())

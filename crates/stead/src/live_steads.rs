@@ -396,7 +396,17 @@ impl<T: LiveEntry> LiveSteads<T> {
     ///
     /// Without a commit to the database since then, this only reads a flag.
     pub fn refresh(&self) {
+        self.refresh_with(&mut self.updates.lock());
+    }
+
+    /// [`LiveSteads::refresh`] after this process has made or discarded a fork: doesn't wait until the commit is reported.
+    pub fn refresh_forks(&self) {
         let mut updates = self.updates.lock();
+        updates.has_commits.store(true, Ordering::Release);
+        self.refresh_with(&mut updates);
+    }
+
+    fn refresh_with(&self, updates: &mut ForkWatch) {
         let stores = self.stores();
         if self.state.lock().slots.is_empty() || !updates.begin(&stores) {
             return;

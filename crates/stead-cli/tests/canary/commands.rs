@@ -68,13 +68,25 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("edit", vec![ForEachPath(&["edit", "--all", "{}", "C", "c"], WithoutAt)]),
         ("export", vec![ForEachPath(&["export", "{}", "-"], WithAt)]),
         (
+            "files",
+            vec![
+                ForEachPath(&["files", "info", "{}"], WithoutAt),
+                ForEachPath(&["files", "tree", "--workspace", "{}"], WithAt),
+                ForEachPath(&["files", "delete", "{}"], WithoutAt),
+                Once(&["files", "list"]),
+                Once(&["files", "search", "*"]),
+                Once(&["files", "cleanup", "--dry-run"]),
+                Once(&["files", "sync"]),
+            ],
+        ),
+        (
             "fork",
             vec![
                 ForEachPath(&["fork", "{}", "again"], WithoutAt),
                 Once(&["fork", "/home", "given", "--to", "other"]),
             ],
         ),
-        ("forks", vec![Once(&["forks"])]),
+        ("forks", vec![Once(&["forks"]), Once(&["forks", "--all"])]),
         ("gc", vec![NotForAgents]),
         ("glob", vec![ForEachPath(&["glob", "**", "{}"], WithAt)]),
         (
@@ -105,6 +117,15 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("man", vec![NotForAgents]),
         ("map", vec![Once(&["map"])]),
         ("mcp", vec![NotForAgents]),
+        (
+            "merge",
+            vec![
+                Once(&["merge", "one", "--dry-run"]),
+                Once(&["merge", "one", "--markers"]),
+                Once(&["merge", "other/one"]),
+                ForEachPath(&["merge", "one", "--leave-out", "{}/**"], WithoutAt),
+            ],
+        ),
         (
             "mkdir",
             vec![ForEachPath(&["mkdir", "{}"], WithoutAt), ForEachPath(&["mkdir", "-p", "{}/d"], WithoutAt)],
@@ -142,6 +163,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("tools", vec![Once(&["tools"])]),
         ("tree", vec![ForEachPath(&["tree", "{}"], WithAt)]),
         ("undo", vec![Once(&["undo", "--dry-run", "--last", "100"]), Once(&["undo", "--last", "2"])]),
+        ("update", vec![Once(&["update", "one", "--dry-run"]), Once(&["update", "one"])]),
         ("verify", vec![NotForAgents]),
         (
             "write",

@@ -101,6 +101,16 @@ scope = "rw"
 store = "w"
 "#;
 
+const MANAGED: &str = r#"
+[stores.m]
+kind = "virtual"
+[[agents.ann.workspaces]]
+prefix = "/m"
+scope = "rw"
+store = "m"
+managed = true
+"#;
+
 const ACME: &str = r#"
 [stores.shared]
 kind = "memory"
@@ -176,6 +186,13 @@ fn real_output_is_what_the_schema_describes() {
     check("restore", &["restore", "/notes", "first"]);
     check("fork", &["fork", "/notes", "draft"]);
     check("forks", &["forks"]);
+    check("forks", &["forks", "--all"]);
+    check("edit", &["edit", "/forks/draft/a.md", "one", "1"]);
+    check("merge", &["merge", "draft", "--dry-run"]);
+    check("edit", &["edit", "/notes/a.md", "one", "ONE"]);
+    check("update", &["update", "draft"]);
+    check("write", &["write", "/forks/draft/a.md", "1\n"]);
+    check("merge", &["merge", "draft"]);
     check("discard", &["discard", "draft"]);
     check("export", &["export", "/notes", "out"]);
     check("import", &["import", "out", "/notes/again"]);
@@ -193,6 +210,22 @@ fn real_output_is_what_the_schema_describes() {
     check("threads archive", &[&threads[..], &["archive", "t", "t.tar"]].concat());
     check("threads destroy", &[&threads[..], &["destroy", "-n", "t"]].concat());
     check("threads destroy", &[&threads[..], &["destroy", "t"]].concat());
+    dir.file("managed.toml", MANAGED);
+    let managed = ["--config", "managed.toml"];
+    let written = check("write", &[&managed[..], &["write", "/m/plan.md", "1"]].concat());
+    let written: Value = serde_json::from_str(&written).unwrap();
+    let path = written["path"].as_str().unwrap().to_owned();
+    let files = ["--config", "managed.toml", "files"];
+    check("files list", &[&files[..], &["list"]].concat());
+    check("files search", &[&files[..], &["search", "plan"]].concat());
+    check("files info", &[&files[..], &["info", &path]].concat());
+    check("files tag", &[&files[..], &["tag", &path, "pin"]].concat());
+    check("files tree", &[&files[..], &["tree"]].concat());
+    check("files cleanup", &[&files[..], &["cleanup", "--dry-run"]].concat());
+    check("files sync", &[&files[..], &["sync"]].concat());
+    let moved = check("files move", &[&files[..], &["move", &path, "data"]].concat());
+    let moved: Value = serde_json::from_str(&moved).unwrap();
+    check("files delete", &[&files[..], &["delete", moved["path"].as_str().unwrap()]].concat());
     check("audit", &["audit", "-n", "5"]);
     check("audit", &["audit", "--limit", "1000"]);
     check("audit verify", &["audit", "verify"]);

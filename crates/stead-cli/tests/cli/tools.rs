@@ -172,7 +172,7 @@ fn errors_in_the_choice_of_tools_are_reported_with_their_lines() {
     dir.file("stead.toml", &config.replacen("[agents.coder]\n", invalid, 1));
     assert_snapshot!(dir.run(["config", "check"]), @r##"
     stead.toml:20:23: there is no tool `wrte_file`; did you mean `write_file`?
-    stead.toml:21:8: there is no tool `rm`; there are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `list_versions`, `move_file`, `read_file`, `read_many`, `read_version`, `restore`, `snapshot`, `stat`, `state_delete`, `state_get`, `state_list`, `state_set`, `undo` and `write_file`
+    stead.toml:21:8: there is no tool `rm`; there are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `diff_fork`, `discard_fork`, `edit_file`, `fork_workspace`, `glob`, `grep`, `list_directory`, `list_versions`, `merge_fork`, `move_file`, `read_file`, `read_many`, `read_version`, `restore`, `snapshot`, `stat`, `state_delete`, `state_get`, `state_list`, `state_set`, `undo`, `update_fork`, `workspace` and `write_file`
     stead.toml:22:11: `history` has to be true or false, not text
     exit 2
     "##);

@@ -15,7 +15,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use stead::Identity;
-use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Reply, ResultFormat};
+use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, OfferedWhen, Reply, ResultFormat};
 use tracing::{Instrument, field};
 
 use super::call::{McpCallError, run_call};
@@ -128,7 +128,12 @@ impl McpHandler {
         let Identity { agent, thread, .. } = self.live_stead.identity();
         let span = tracing::info_span!("tool call", tool = label, agent, thread, outcome = field::Empty);
         let result = run_call(&self.live_stead, context, |view, monitor| {
-            view.toolbox.with_monitor(Arc::clone(monitor)).call(name, arguments, answer)
+            let reply = view.toolbox.with_monitor(Arc::clone(monitor)).call(name, arguments, answer);
+            if tool.is_some_and(|tool| tool.offered == OfferedWhen::WithForks && tool.is_mutating()) {
+                // The answer says where the new fork is, and the next call uses it.
+                self.live_stead.refresh_forks();
+            }
+            reply
         });
         let result = match result.instrument(span.clone()).await {
             Err(McpCallError::Refused(failure)) => Ok(Ok(failure.into())),

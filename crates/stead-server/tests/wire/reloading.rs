@@ -144,3 +144,26 @@ fn a_fork_that_another_process_creates_appears() {
     let read = client.call("read_file", json!({ "path": "/forks/draft/a" }));
     assert!(read["content"][0]["text"].as_str().unwrap().starts_with("1\n[no newline at end; "), "{read}");
 }
+
+#[test]
+fn a_fork_that_a_tool_makes_or_discards_is_there_or_gone_at_the_next_call() {
+    let text = ONE_WORKSPACE
+        .replace("kind = \"memory\"", "kind = \"virtual\"\n    [agents.ann]\n    forks = true");
+    let server = Server::with(&text, HttpOptions::default(), ServerLimits::default());
+    let call = |tool: &str, arguments: serde_json::Value| {
+        let answer = server.modern(None, "tools/call", json!({ "name": tool, "arguments": arguments }));
+        let result = answer.message()["result"].clone();
+        assert_ne!(result["isError"], true, "{tool}: {result}");
+        result["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    call("write_file", json!({ "path": "/notes/a", "content": "one\n" }));
+    for round in 0..5 {
+        call("fork_workspace", json!({ "path": "/notes", "name": "draft" }));
+        let content = format!("round {round}\n");
+        call("write_file", json!({ "path": format!("/forks/draft/{round}"), "content": content }));
+        call("merge_fork", json!({ "fork": "draft", "discard": true }));
+        assert_eq!(call("read_file", json!({ "path": format!("/notes/{round}") })), content);
+        // A search through everything doesn't meet a fork that is gone.
+        assert!(!call("grep", json!({ "path": "/", "pattern": "round" })).contains("/forks"));
+    }
+}
