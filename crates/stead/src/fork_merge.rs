@@ -8,6 +8,7 @@ use stead_core::{Access, VfsPath, Workspace};
 
 use crate::error::{Error, Result};
 use crate::forks::{error_kind, fork_prefix};
+use crate::old_layout::folder_parts;
 use crate::stead::Stead;
 
 /// A fork that the agent may merge, and where its paths are.
@@ -81,7 +82,7 @@ impl Stead {
     }
 
     /// The forks of other agents that this one may merge: those of what its READ_WRITE Workspaces show, sorted by owner and
-    /// name. In a thread there are none.
+    /// name. In a thread there are none. An agent of an organization sees only forks of agents that it can discover.
     pub fn forks_of_others(&self) -> Result<Vec<Fork>> {
         Ok(self.all_forks_of_others()?.into_iter().map(|found| found.fork).collect())
     }
@@ -93,7 +94,9 @@ impl Stead {
         let Some(database) = source.existing_database()? else { return Ok(Vec::new()) };
         let own = self.owner().to_string();
         let mut found = Vec::new();
-        for owner in database.fork_volumes()?.into_keys().filter(|owner| *owner != own) {
+        for owner in
+            database.fork_volumes()?.into_keys().filter(|owner| *owner != own && self.may_know(owner))
+        {
             for record in database.fork_records(&owner)? {
                 let store: Arc<dyn Store> = match database.open_fork(&record) {
                     Ok(store) => Arc::new(store),
@@ -108,6 +111,21 @@ impl Stead {
             }
         }
         Ok(found)
+    }
+
+    /// Whether this agent may learn that an owner of forks exists: in an organization, if one of the owner's folders is among
+    /// its Workspaces.
+    fn may_know(&self, owner: &str) -> bool {
+        let Some(folders) = &self.folders else { return true };
+        let membership = folders.membership();
+        let organization = membership.organization.id();
+        let Some(id) = owner.strip_prefix(organization).and_then(|rest| rest.strip_prefix('/')) else {
+            return false;
+        };
+        let id = id.split('/').next().unwrap_or(id);
+        let is_owners =
+            |workspace: &Workspace| folder_parts(workspace.prefix()).is_some_and(|(owner, _)| owner == id);
+        self.vfs.workspaces().any(is_owners)
     }
 
     /// The fork of this name: `FORK` of this stead, or `OWNER/FORK` of another one.

@@ -140,6 +140,7 @@ pub(crate) fn commands(observer: &Observer, marked: &[Marked]) -> Vec<Vec<String
         &["map"][..],
         &["tools"],
         &["forks"],
+        &["forks", "--all"],
         &["snapshots"],
         &["state", "list"],
         &["log"],

@@ -99,14 +99,25 @@ impl Marked {
     }
 }
 
+/// The short form of a test makes one of this many calls.
+const SHORT_FORM_STEP: usize = 29;
+
 thread_local! {
     /// The answers in this test that revealed a canary.
     static LEAKS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A history without the authors of changes: who may see a file that threads share may know which thread has changed it.
+fn without_authors(history: &str) -> String {
+    let authors = r#"(writer/|"thread":\s?\\?")thwriter[0-9]x"#;
+    regex::Regex::new(authors).unwrap().replace_all(history, "AUTHOR").into_owned()
+}
+
 /// Records an answer to `observer` that reveals a canary of another thread.
 fn check(observer: &Observer, question: &str, answer: &[u8]) {
     let text = String::from_utf8_lossy(answer);
+    let is_history = ["log", "blame", "list_versions"].iter().any(|name| question.contains(name));
+    let text = if is_history { without_authors(&text).into() } else { text };
     for other in Marked::all().iter().filter(|other| observer.thread != other.thread()) {
         let (always, unless_asked) = other.canaries();
         let unless_asked = unless_asked.iter().filter(|word| !question.contains(*word));
@@ -239,17 +250,21 @@ fn tools(client: &mut Connection) -> Vec<Value> {
 
 #[test]
 fn s12_no_tool_and_no_resource_shows_anything_of_another_thread() {
-    for kind in KINDS {
+    for (kind_number, kind) in KINDS.into_iter().enumerate() {
         let host = new_host(kind);
         let server = host.serve();
         let mut connections = plant(&host, &server);
         assert_planted(&mut connections, &[]);
         for mutating in [false, true] {
-            for (observer, client) in observers().iter().zip(&mut connections) {
+            for (number, (observer, client)) in observers().iter().zip(&mut connections).enumerate() {
                 let offered = tools(client);
                 check(observer, "tools/list", json!(offered).to_string().as_bytes());
-                for attempt in attempts(observer, &offered, &Marked::all(), mutating) {
-                    ask(observer, client, &attempt);
+                // The long form asks everything; the short one asks another part of it for each observer and Store.
+                let (first, step) =
+                    if crate::is_long() { (0, 1) } else { (number * 4 + kind_number, SHORT_FORM_STEP) };
+                let all = attempts(observer, &offered, &Marked::all(), mutating);
+                for attempt in all.iter().skip(first).step_by(step) {
+                    ask(observer, client, attempt);
                 }
             }
             assert_no_leaks(kind);

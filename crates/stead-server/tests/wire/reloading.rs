@@ -147,8 +147,8 @@ fn a_fork_that_another_process_creates_appears() {
 
 #[test]
 fn a_fork_that_a_tool_makes_or_discards_is_there_or_gone_at_the_next_call() {
-    let text = ONE_WORKSPACE
-        .replace("kind = \"memory\"", "kind = \"virtual\"\n    [agents.ann]\n    forks = true");
+    let text =
+        ONE_WORKSPACE.replace("kind = \"memory\"", "kind = \"virtual\"\n    [agents.ann]\n    forks = true");
     let server = Server::with(&text, HttpOptions::default(), ServerLimits::default());
     let call = |tool: &str, arguments: serde_json::Value| {
         let answer = server.modern(None, "tools/call", json!({ "name": tool, "arguments": arguments }));

@@ -6,7 +6,11 @@ use std::io::Read as _;
 use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::audit_facts::{AuditFacts, FactName};
+use crate::clock::{Clock as _, SystemClock};
+use crate::store::{Fork, QuotaLimits};
 use crate::testkit::MemoryAuditLog;
+use crate::vfs::{ForkHandle, MergeOptions};
+use crate::workspace::ApprovalPolicy;
 
 /// A `Vfs` with one Workspace of each scope. `store_records` says whether its Store records its own changes.
 fn audited_vfs(store_records: bool) -> (Vfs, Arc<MemoryAuditLog>) {
@@ -195,7 +199,49 @@ const HISTORY_CALLS: &[(&str, VfsCall, &str)] = &[
         "revision_at /rw failed:unsupported",
     ),
     ("fork", |vfs| vfs.fork("/rw", "draft".parse().unwrap(), "a").map(drop), "fork /rw failed:unsupported"),
+    (
+        "fork_at",
+        |vfs| vfs.fork_at("/rw", "draft".parse().unwrap(), "a", None).map(drop),
+        "fork /rw failed:unsupported",
+    ),
+    (
+        "merge_fork",
+        |vfs| with_fork(vfs, |fork| vfs.merge_fork("/rw", fork, &MergeOptions::default()).map(drop)),
+        "merge /rw failed:unsupported",
+    ),
+    (
+        "update_fork",
+        |vfs| with_fork(vfs, |fork| vfs.update_fork("/rw", fork, &MergeOptions::default()).map(drop)),
+        "update /rw failed:unsupported",
+    ),
+    (
+        "diff_fork",
+        |vfs| with_fork(vfs, |fork| vfs.diff_fork("/rw", fork, DiffOptions::default()).map(drop)),
+        "diff /rw failed:unsupported",
+    ),
 ];
+
+/// Calls a function with a fork whose Store has no forks.
+fn with_fork<T>(vfs: &Vfs, call: impl FnOnce(ForkHandle<'_>) -> T) -> T {
+    let workspace = vfs.workspaces().find(|workspace| workspace.prefix().as_str() == "/rw").unwrap();
+    let fork = Fork {
+        owner: "a".into(),
+        name: "draft".parse().unwrap(),
+        created_by: "a".into(),
+        base_prefix: path("/rw"),
+        path: VfsPath::root(),
+        protect: Vec::new(),
+        hide: Vec::new(),
+        scratch: Vec::new(),
+        quota: QuotaLimits::default(),
+        approval_policy: ApprovalPolicy::default(),
+        excluded: Vec::new(),
+        created: SystemClock.now(),
+        pinned_at: None,
+        lease: None,
+    };
+    call(ForkHandle { fork: &fork, store: workspace.mount().store() })
+}
 
 impl Vfs {
     /// A file's version tag, read without a call.
@@ -244,6 +290,7 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../history/compare.rs"),
         include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
+        include_str!("../history/merge/mod.rs"),
     ];
     // These answer without calling a Store, or look something up for a call that is recorded.
     let unaudited = [
