@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use stead_core::organization::{Folder, Organization, Visibility};
 use stead_core::vfs::CurrentRights;
 use stead_core::{Access, VfsPath, Workspace};
@@ -43,6 +43,8 @@ struct State {
     organizations: HashMap<String, Arc<Organization>>,
     /// The ids of all organizations so far, whether or not their records can be read now.
     ids: BTreeSet<String>,
+    /// The configuration that was read with these records; `None` if it is the one that the Stores have.
+    newer_config: Option<Arc<Config>>,
 }
 
 /// Tells two states of a file apart, even if it was replaced within the same second.
@@ -80,12 +82,21 @@ impl CurrentRecords {
 
     /// An organization as its records are now; `None` if it has none.
     pub(crate) fn organization(&self, id: &str) -> Option<Arc<Organization>> {
+        self.checked_state().organizations.get(id).cloned()
+    }
+
+    /// The configuration with the records as they are now, if [`CurrentRecords::update`] has not had it yet.
+    pub(crate) fn newer_config(&self) -> Option<Arc<Config>> {
+        self.checked_state().newer_config.clone()
+    }
+
+    fn checked_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         let is_recent = |checked: Instant| checked.elapsed() < CHECK_INTERVAL;
         if !state.files.is_empty() && !state.checked.is_some_and(is_recent) {
             self.check(&mut state);
         }
-        state.organizations.get(id).cloned()
+        state
     }
 
     /// Whether an agent may do this in a folder now. `folder` is `None` if no folder is meant, and has `None` if there is
@@ -115,6 +126,7 @@ impl CurrentRecords {
                 // An empty file is probably in the middle of being written.
                 Ok(config) if !config.is_empty() => {
                     state.replace(&config);
+                    state.newer_config = Some(Arc::new(config));
                     state.checked = Some(start);
                     return;
                 }
@@ -140,7 +152,7 @@ impl State {
         let organizations = organizations(config);
         let ids = organizations.keys().cloned().collect();
         // The files may have changed since the configuration was read.
-        State { checked: None, files, fingerprints, organizations, ids }
+        State { checked: None, files, fingerprints, organizations, ids, newer_config: None }
     }
 
     fn replace(&mut self, config: &Config) {

@@ -54,6 +54,8 @@ pub struct LiveSteads<T> {
     /// Held while entries get other steads. Locked after `updates` and before `state`, and never while anything is
     /// opened, so that [`LiveSteads::withdraw`] doesn't wait for the host.
     entry_changes: Mutex<()>,
+    /// Held while changed records are taken into use before a call. Has the last configuration that could not be used so.
+    adoption: Mutex<Option<Arc<Config>>>,
     idle_timeout: Duration,
     /// How many steads were opened so far.
     opened: AtomicU64,
@@ -202,6 +204,7 @@ impl<T: LiveEntry> LiveSteads<T> {
             state: Mutex::new(state),
             updates: Mutex::default(),
             entry_changes: Mutex::default(),
+            adoption: Mutex::default(),
             idle_timeout: IDLE_TIMEOUT,
             opened: AtomicU64::new(0),
         }

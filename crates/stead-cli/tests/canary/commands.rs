@@ -71,7 +71,9 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             "files",
             vec![
                 ForEachPath(&["files", "info", "{}"], WithoutAt),
-                ForEachPath(&["files", "tree", "--workspace", "{}"], WithAt),
+                ForEachPath(&["files", "tree", "--workspace", "{}"], WithoutAt),
+                ForEachPath(&["files", "tree", "--workspace", "{}", "--at", "1"], WithoutAt),
+                ForEachPath(&["files", "list", "--workspace", "{}", "--at", "1"], WithoutAt),
                 ForEachPath(&["files", "delete", "{}"], WithoutAt),
                 Once(&["files", "list"]),
                 Once(&["files", "search", "*"]),

@@ -189,9 +189,8 @@ fn real_output_is_what_the_schema_describes() {
     check("forks", &["forks", "--all"]);
     check("edit", &["edit", "/forks/draft/a.md", "one", "1"]);
     check("merge", &["merge", "draft", "--dry-run"]);
-    check("edit", &["edit", "/notes/a.md", "one", "ONE"]);
+    check("write", &["write", "/notes/new.md", "new\n"]);
     check("update", &["update", "draft"]);
-    check("write", &["write", "/forks/draft/a.md", "1\n"]);
     check("merge", &["merge", "draft"]);
     check("discard", &["discard", "draft"]);
     check("export", &["export", "/notes", "out"]);

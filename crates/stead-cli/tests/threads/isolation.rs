@@ -125,7 +125,7 @@ fn remember_names(observer: &Observer, question: &str) {
 
 /// A history without the authors of changes: who may see a file that threads share may know which thread has changed it.
 fn without_authors(history: &str) -> String {
-    let authors = r#"(writer/|"thread":\s?\\?")thwriter[0-9]x"#;
+    let authors = r#"((coder|writer)/|"thread":\s?\\?")th(coder|writer)[0-9]x"#;
     regex::Regex::new(authors).unwrap().replace_all(history, "AUTHOR").into_owned()
 }
 

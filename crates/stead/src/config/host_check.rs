@@ -144,7 +144,7 @@ impl Config {
     }
 
     /// What two parts of the file say differently about the same files, by line.
-    pub(super) fn contradictions(&self) -> Vec<ConfigDiagnostic> {
+    pub(crate) fn contradictions(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = self.bypassed_workspaces();
         problems.extend(self.contradicting_stores());
         problems.extend(self.workspaces_over_threads());

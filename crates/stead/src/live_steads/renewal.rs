@@ -33,6 +33,7 @@ impl<T: LiveEntry> LiveSteads<T> {
     /// Without a change, this only compares. If the stead can't be opened now, the entry stays as it was: it still has
     /// nothing that the records have taken away, and the next use tries again.
     pub fn renew(&self, identity: &Identity) {
+        self.adopt_newer_records();
         let Some(opening) = self.state.lock().outdated_opening(identity) else { return };
         let _opening = opening.lock();
         loop {
@@ -58,6 +59,28 @@ impl<T: LiveEntry> LiveSteads<T> {
                 return;
             }
             self.renew(&identity);
+        }
+    }
+
+    /// Uses records that have changed, before the owner of this registry calls [`LiveSteads::replace`]: what they take away
+    /// is gone already, and what they give is there at the next call as well. A change of anything else is left to the owner.
+    fn adopt_newer_records(&self) {
+        if self.stores().current_records().newer_config().is_none() {
+            return;
+        }
+        // One caller at a time, and the others wait for it: then the records are in use, and they find nothing to do. Nothing
+        // here touches the host.
+        let mut left_to_owner = self.adoption.lock();
+        let stores = self.stores();
+        let Some(config) = stores.current_records().newer_config() else { return };
+        if left_to_owner.as_ref().is_some_and(|left| Arc::ptr_eq(left, &config)) {
+            return;
+        }
+        let is_change_of_records = stores.config().has_same_stores(&config)
+            && differs_only_in_records(stores.config(), &config)
+            && config.contradictions().is_empty();
+        if !is_change_of_records || !self.replace_records(&Arc::new(stores.reconfigured(&config))) {
+            *left_to_owner = Some(config);
         }
     }
 

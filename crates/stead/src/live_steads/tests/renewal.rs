@@ -157,3 +157,26 @@ fn many_callers_of_one_identity_open_its_stead_once() {
     });
     assert_eq!(opened(&steads), before + 1);
 }
+
+#[test]
+fn f69_what_changed_records_give_is_there_at_the_next_use_without_a_reload() {
+    let records = Records::new();
+    let steads = LiveSteads::of(&records.read());
+    let eve = get(&steads, "acme/eve");
+    assert!(!has_team(&eve, "it"));
+    // Nobody calls `replace`: the owner has not noticed the change yet.
+    records.write("agents.json", &AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#));
+    std::thread::sleep(Duration::from_millis(30));
+    renew(&steads, "acme/eve");
+    assert!(has_team(&eve, "it"));
+    // A change of more than records is left to the owner, and so are records that come with it.
+    let text = std::fs::read_to_string(records.host.path().join("stead.toml")).unwrap();
+    records.write("stead.toml", &text.replace("\"rw\"", "\"ro\""));
+    records.write("agents.json", AGENTS);
+    std::thread::sleep(Duration::from_millis(30));
+    renew(&steads, "acme/eve");
+    assert!(steads.config().agents["plain"].workspaces[0].scope.allows(stead_core::Access::Write));
+    steads.replace(&records.read()).unwrap();
+    renew(&steads, "acme/eve");
+    assert!(!has_team(&eve, "it"));
+}
