@@ -360,6 +360,10 @@ impl<T: LiveEntry> LiveSteads<T> {
             }
             let agents = agents_that_lose_access(&current, config);
             let organizations = changed_organizations(&current, config);
+            if state.withdrawal.is_none() && agents.is_empty() && organizations.is_empty() {
+                // Other records alone: what they take away is refused at each access already.
+                return;
+            }
             state.withdrawal = Some(Withdrawal { config: config.clone(), agents, organizations });
             // What their makers lose, forks lose too.
             let has_fork_of_them = |slot: &Slot<T>| state.is_any_withdrawn(&slot.fork_makers);

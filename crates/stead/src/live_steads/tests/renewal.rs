@@ -180,3 +180,16 @@ fn f69_what_changed_records_give_is_there_at_the_next_use_without_a_reload() {
     renew(&steads, "acme/eve");
     assert!(!has_team(&eve, "it"));
 }
+
+#[test]
+fn f69_other_records_take_effect_while_a_slow_host_keeps_a_reload_waiting() {
+    let records = Records::new();
+    let steads = LiveSteads::of(&records.read());
+    let eve = get(&steads, "acme/eve");
+    let config = records.with_agents(&AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#));
+    // The owner's reload hangs, so it withdraws what the new configuration takes away: nothing.
+    steads.withdraw(&config);
+    std::thread::sleep(Duration::from_millis(30));
+    renew(&steads, "acme/eve");
+    assert!(has_team(&eve, "it"));
+}
