@@ -64,8 +64,13 @@ fn many_files(path: &Path, effort: Effort) -> Result<Table> {
                 0 => timed(COUNT, || {
                     for number in 0..COUNT {
                         let label = Some(format!("{files} {round} {number}"));
-                        let snapshot =
-                            NewSnapshot { agent: "a".into(), prefix: None, label, at: SystemClock.now() };
+                        let snapshot = NewSnapshot {
+                            agent: "a".into(),
+                            prefix: None,
+                            label,
+                            at: SystemClock.now(),
+                            lease: None,
+                        };
                         database.snapshot(snapshot)?;
                     }
                     Ok(())

@@ -36,9 +36,12 @@ fn table(title: &str, data: &Path, durability: Durability, count: usize, effort:
         Counters::sqlite(&data.join("sqlite"), durability)?,
     ];
     let mut table = Table::new(title, &COLUMNS, &PAIRS);
-    for (writers, keys, name) in
-        [(1, 1, "1 writer"), (8, 8, "8 writers, a key each"), (8, 1, "8 writers, one key"), (64, 1, "64 writers, one key")]
-    {
+    for (writers, keys, name) in [
+        (1, 1, "1 writer"),
+        (8, 8, "8 writers, a key each"),
+        (8, 1, "8 writers, one key"),
+        (64, 1, "64 writers, one key"),
+    ] {
         let summaries = in_turns(&contenders, effort.rounds(), |counters, round| {
             let keys: Vec<_> = (0..keys).map(|key| format!("{writers}-{keys}-{round}-{key}")).collect();
             Ok(Some(increment_concurrently(counters, &keys, writers, count)?))

@@ -26,7 +26,7 @@ fn s2_a_stead_takes_any_store_also_one_that_a_program_brings() {
     for (kind, store) in stores {
         let builder =
             Stead::builder("coder").workspace("/w", AccessScope::ReadWrite, stead::Mount::new(store));
-        let stead = builder.state(&Arc::new(MemoryStore::new())).build().unwrap();
+        let stead = builder.state(Arc::new(MemoryStore::new())).build().unwrap();
         stead.write_file("/w/d/a", kind).unwrap();
         assert_eq!(stead.read_file("/w/d/a").unwrap().bytes, kind.as_bytes());
         let listed = stead.vfs().list("/w/d", &ListPage::all()).unwrap();

@@ -91,6 +91,8 @@ impl ForkSides {
 pub struct ForkSync {
     /// A number that grows with every sync. The next sync names it, so that two can't be made at once.
     pub number: i64,
+    /// The number of the sync that counts: the newest one that has not been undone, nor what it was made after.
+    pub counting: i64,
     /// The revision of the target up to which its changes are in the fork.
     pub target_revision: RevisionNumber,
     /// The nodes whose base is an older revision of the target: their changes were in conflict or left out.
@@ -109,6 +111,8 @@ pub struct ForkSync {
 pub struct NewForkSync {
     /// The number of the sync before it.
     pub after: i64,
+    /// The number of the sync that counted when this one was planned. If that one is undone, this one doesn't count either.
+    pub based_on: i64,
     /// The revision of the target up to which its changes are in the fork then.
     pub target_revision: RevisionNumber,
     /// The merge whose result the fork takes in, if it is one.

@@ -105,7 +105,7 @@ impl Vfs {
 
 /// A Workspace at a point in time: readable, or a barrier with a reason.
 pub(super) enum PastWorkspace {
-    Visible(Workspace),
+    Visible(Box<Workspace>),
     Barrier(Cow<'static, str>),
 }
 
@@ -120,7 +120,7 @@ impl Call<'_> {
             let reason = match past_workspace(workspace, point) {
                 Ok(PastWorkspace::Visible(readable)) => {
                     visible += 1;
-                    workspaces.push(readable);
+                    workspaces.push(*readable);
                     continue;
                 }
                 Ok(PastWorkspace::Barrier(reason)) => reason,
@@ -172,7 +172,7 @@ pub(super) fn past_workspace(workspace: &Workspace, point: &PointInTime) -> Stor
     }
     let store = workspace.mount().store();
     // A Store that can't show earlier versions still shows the present one.
-    let present = || PastWorkspace::Visible(workspace.clone().past_view(Arc::clone(store)));
+    let present = || PastWorkspace::Visible(Box::new(workspace.clone().past_view(Arc::clone(store))));
     let is_now = *point == PointInTime::Now;
     let Some(history) = store.history() else {
         if is_now {
@@ -187,6 +187,6 @@ pub(super) fn past_workspace(workspace: &Workspace, point: &PointInTime) -> Stor
     };
     match history.as_of(revision) {
         Err(StoreError::Unsupported(_)) if is_now => Ok(present()),
-        past => Ok(PastWorkspace::Visible(workspace.clone().past_view(past?))),
+        past => Ok(PastWorkspace::Visible(Box::new(workspace.clone().past_view(past?)))),
     }
 }

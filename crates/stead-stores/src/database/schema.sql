@@ -245,10 +245,12 @@ CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
 
 -- Up to which revision a fork (`volume`) has taken in the changes of the volume `target` that it was made from: when it was made
 -- (number 0), and with every update and merge since. `operation` is what took them in, and `merge_operation` the merge of the
--- fork into its target that this belongs to. A sync doesn't count if one of the two is undone, nor do later ones then.
+-- fork into its target that this belongs to. A sync doesn't count if one of the two is undone, or if the sync that counted when it
+-- was planned (`based_on`) doesn't count.
 CREATE TABLE fork_sync(
   volume INTEGER NOT NULL,
   number INTEGER NOT NULL,
+  based_on INTEGER,
   target INTEGER NOT NULL,
   target_revision INTEGER NOT NULL,
   operation BLOB,

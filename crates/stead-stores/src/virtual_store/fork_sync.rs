@@ -29,22 +29,23 @@ pub(crate) struct LoadedSync {
 /// Inserts the first sync of a fork: it has everything that its target has at this revision.
 pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: i64) -> Result<()> {
     conn.prepare_cached(
-        "INSERT INTO fork_sync(volume, number, target, target_revision, operation, merge_operation)
-         VALUES (?1, 0, ?2, ?3, NULL, NULL)",
+        "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, operation, merge_operation)
+         VALUES (?1, 0, NULL, ?2, ?3, NULL, NULL)",
     )?
     .execute([fork, target, revision])?;
     Ok(())
 }
 
-/// Loads the sync that counts: the newest one, unless its operation or the merge that it belongs to has been undone. Syncs
-/// after one that doesn't count don't count either, because they relied on it.
+/// Loads the sync that counts: the newest one whose operation and merge have not been undone, and which was planned while a
+/// sync counted that still does.
 pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     let mut statement = conn.prepare_cached(
-        "SELECT number, target, target_revision, operation, merge_operation FROM fork_sync WHERE volume = ?1 ORDER BY number",
+        "SELECT number, target, target_revision, operation, merge_operation, based_on FROM fork_sync
+         WHERE volume = ?1 ORDER BY number",
     )?;
     let mut rows = statement.query([fork])?;
     let mut loaded: Option<LoadedSync> = None;
-    let (mut newest, mut is_valid) = (0, true);
+    let (mut newest, mut valid) = (0, BTreeSet::new());
     let (mut marked, mut merges) = (BTreeSet::new(), BTreeSet::new());
     while let Some(row) = rows.next()? {
         let (number, target): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -55,13 +56,18 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
             Some(operation) => is_undone(conn, volume, operation, 0),
             None => Ok(false),
         };
-        is_valid = is_valid && !is_undone_in(fork, &operation)? && !is_undone_in(target, &merge)?;
+        let based_on: Option<i64> = row.get(5)?;
+        let is_valid = based_on.is_none_or(|number| valid.contains(&number))
+            && !is_undone_in(fork, &operation)?
+            && !is_undone_in(target, &merge)?;
         if is_valid {
+            valid.insert(number);
             let (behind, newly_marked) = load_nodes(conn, fork, number)?;
             marked.extend(newly_marked);
             let target_revision = RevisionNumber(row.get(2)?);
             let sync = ForkSync {
                 number,
+                counting: number,
                 target_revision,
                 behind,
                 marked: BTreeSet::new(),
@@ -127,12 +133,13 @@ impl WriteTransaction<'_> {
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
         self.conn
             .prepare_cached(
-                "INSERT INTO fork_sync(volume, number, target, target_revision, operation, merge_operation)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, operation, merge_operation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
                 fork,
                 number,
+                new.based_on,
                 target,
                 new.target_revision.0,
                 operation,

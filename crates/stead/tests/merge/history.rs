@@ -84,3 +84,97 @@ fn g23_line_authors_are_kept_after_the_fork_is_gone() {
     );
     assert_eq!(authors("/project/whole"), ["coder by coder"]);
 }
+
+fn undo(stead: &Stead, result: &stead::vfs::MergeResult) {
+    let operation = UndoTarget::Operation(result.operation.unwrap());
+    stead.vfs().undo(operation, UndoOptions::default()).unwrap();
+}
+
+/// What a fork has changed, as its paths.
+fn changed(stead: &Stead, fork: &str) -> Vec<String> {
+    let differences = stead.diff_fork(fork, stead::vfs::DiffOptions::default()).unwrap();
+    differences.into_iter().map(|difference| difference.path.to_string()).collect()
+}
+
+/// A merge that was made again after an undo counts: otherwise later merges would take the work of others for changes that the
+/// fork had undone.
+#[test]
+fn g28_after_merge_undo_and_merge_an_unchanged_fork_has_nothing_to_merge() {
+    let project = Project::new();
+    let coder = forked(&project);
+    write(&coder, "/forks/draft/README.md", "changed\n");
+    write(&coder, "/forks/draft/new", "n\n");
+    remove(&coder, "/forks/draft/src/lib.rs");
+    for _ in 0..2 {
+        let merged = merge_clean(&coder, "draft");
+        undo(&coder, &merged);
+        assert_eq!(changed(&coder, "draft").len(), 3, "the fork has its changes again");
+    }
+    merge_clean(&coder, "draft");
+    assert_eq!(changed(&coder, "draft"), Vec::<String>::new());
+    let reviewer = project.open("reviewer");
+    write(&reviewer, "/project/README.md", "read me\n");
+    remove(&reviewer, "/project/new");
+    write(&reviewer, "/project/src/lib.rs", "a\nb\nc\n");
+    let before = files(&reviewer, "/project");
+    let merged = merge_clean(&coder, "draft");
+    assert!(merged.changes.is_empty(), "{:?}", merged.changes);
+    assert_eq!(files(&reviewer, "/project"), before, "the reviewer's work stays");
+    // And the fork's next change is merged, not in conflict.
+    write(&coder, "/forks/draft/src/main.rs", "1\n");
+    merge_clean(&coder, "draft");
+    assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\n");
+    assert_eq!(read(&reviewer, "/project/README.md"), "read me\n");
+}
+
+#[test]
+fn g28_after_update_undo_and_update_what_the_target_takes_back_stays_taken_back() {
+    let project = Project::new();
+    let coder = forked(&project);
+    write(&coder, "/code/README.md", "theirs\n");
+    for _ in 0..2 {
+        let updated = update(&coder, "draft");
+        undo(&coder, &updated);
+    }
+    update(&coder, "draft");
+    write(&project.open("reviewer"), "/project/README.md", "read me\n");
+    assert!(merge_clean(&coder, "draft").changes.is_empty());
+    assert_eq!(read(&coder, "/code/README.md"), "read me\n");
+}
+
+#[test]
+fn g28_the_undo_of_an_earlier_merge_leaves_a_later_one() {
+    let project = Project::new();
+    let coder = forked(&project);
+    write(&coder, "/forks/draft/first", "1\n");
+    let first = merge_clean(&coder, "draft");
+    write(&coder, "/forks/draft/second", "2\n");
+    merge_clean(&coder, "draft");
+    undo(&coder, &first);
+    assert!(!exists(&coder, "/code/first") && exists(&coder, "/code/second"));
+    merge_clean(&coder, "draft");
+    assert!(exists(&coder, "/code/first") && exists(&coder, "/code/second"));
+    assert_eq!(changed(&coder, "draft"), Vec::<String>::new());
+}
+
+#[test]
+fn g12_g28_what_both_sides_added_alike_belongs_to_the_base_after_a_merge_or_an_update() {
+    for brings_together in [merge as fn(&Stead, &str) -> stead::vfs::MergeResult, update] {
+        let project = Project::new();
+        let coder = forked(&project);
+        for path in ["/forks/draft/both", "/code/both", "/forks/draft/dir/both", "/code/dir/both"] {
+            write(&coder, path, "same\n");
+        }
+        let result = brings_together(&coder, "draft");
+        assert!(result.done && result.changes.is_empty(), "{result:?}");
+        assert_eq!(changed(&coder, "draft"), Vec::<String>::new());
+        // So a later removal is one.
+        remove(&coder, "/forks/draft/both");
+        write(&coder, "/forks/draft/dir/both", "changed\n");
+        assert_eq!(changed(&coder, "draft"), ["/forks/draft/both", "/forks/draft/dir/both"]);
+        merge_clean(&coder, "draft");
+        assert!(!exists(&coder, "/code/both"));
+        assert_eq!(read(&coder, "/code/dir/both"), "changed\n");
+        assert_eq!(changed(&coder, "draft"), Vec::<String>::new());
+    }
+}

@@ -60,7 +60,7 @@ impl<'v> Call<'v> {
         let Some(state) = self.shared().router.state() else { return (None, None) };
         let past = past_workspace(state, point).and_then(|past| Ok((past, self.time_of(point)?)));
         let (past, time) = match past {
-            Ok((PastWorkspace::Visible(past), time)) => (past, time),
+            Ok((PastWorkspace::Visible(past), time)) => (*past, time),
             Ok((PastWorkspace::Barrier(reason), _)) | Err(StoreError::Unsupported(reason)) => {
                 (Workspace::clone(state).as_barrier(Barrier::NotInPast(reason)), None)
             }

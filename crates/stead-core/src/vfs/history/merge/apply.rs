@@ -18,7 +18,9 @@ use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::execute::is_race;
 use crate::vfs::history::merge::choices::RuleChoices;
 use crate::vfs::history::merge::describe::MergeConflictKind;
-use crate::vfs::history::merge::plan::{Direction, SideView, expected_directories, node_sides, order};
+use crate::vfs::history::merge::plan::{
+    Direction, SideView, expected_directories, node_sides, order, side_changes,
+};
 use crate::vfs::history::merge::records::{CommittedMerge, last_merge, merge_records};
 use crate::vfs::history::merge::{ForkHandle, MergeChange, MergeOptions, MergeResult, authors, store_error};
 use crate::vfs::history::undo::PathConflict;
@@ -108,14 +110,15 @@ impl Call<'_> {
         if options.dry_run || !result.refused.is_empty() || !result.conflicts.is_empty() {
             return Ok(Some(result));
         }
-        if steps.steps.is_empty() && !planned.has_decided {
+        let has_fork_changes = !side_changes(&sides, &sides.in_fork, &left_out).is_empty();
+        if steps.steps.is_empty() && !planned.has_decided && !has_fork_changes {
             result.done = true;
             return Ok(Some(result));
         }
         self.guard_subtrees(group, &mut steps);
         let operation = self.operation();
         let committed = if steps.steps.is_empty() {
-            // The rules leave the target as it is: only the fork changes.
+            // The target has all of it already, or the rules leave it as it is: only the fork's base changes.
             let (fork_revision, target_revision) = (sides.revision, sides.revision);
             CommittedMerge { operation, fork_revision, target_revision, left_out }
         } else {
@@ -187,8 +190,12 @@ impl Call<'_> {
                 return Ok(result);
             }
             let sync = new_sync(&sides, &planned, &steps, sides.revision, None, &BTreeSet::new());
-            let is_needed =
-                !steps.steps.is_empty() || sync.behind != sides.sync.behind || planned.has_decided;
+            let has_target_changes =
+                !side_changes(&sides, &sides.in_target, &planned.plan.left_out).is_empty();
+            let is_needed = !steps.steps.is_empty()
+                || sync.behind != sides.sync.behind
+                || planned.has_decided
+                || has_target_changes && planned.reported.is_empty();
             if !is_needed {
                 result.done = true;
                 return Ok(result);
@@ -432,7 +439,8 @@ fn new_sync(
         (node, revision)
     };
     let behind = behind.into_iter().map(base_of).collect();
-    NewForkSync { after: sides.sync.number, target_revision, merge, behind, marked }
+    let (after, based_on) = (sides.sync.number, sides.sync.counting);
+    NewForkSync { after, based_on, target_revision, merge, behind, marked }
 }
 
 fn revert_plan(targets: BTreeMap<NodeId, crate::history::PlannedNode>) -> RevertPlan {

@@ -18,6 +18,7 @@ pub use describe::{MergeConflict, MergeConflictKind, MergeHunk, SideState};
 pub(super) use authors::stored_line_authors;
 pub(super) use records::merged_fork;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Visibility};
@@ -183,10 +184,9 @@ impl Call<'_> {
         }
         let sides = self.fork_sides(fork, SidesQuery::SinceSync).map_err(failed)?;
         let mut differences = Vec::new();
-        for (node, base) in &sides.nodes {
-            let in_fork = sides.in_fork.get(node).and_then(|current| current.state.as_ref());
+        for (base, in_fork) in plan::side_changes(&sides, &sides.in_fork, &BTreeSet::new()) {
             let is_visible = |state: &&NodeState| self.logical_path(&group, &state.path).is_some();
-            let (old, new) = (base.as_ref().filter(is_visible), in_fork.filter(is_visible));
+            let (old, new) = (base.as_ref().filter(is_visible), in_fork.as_ref().filter(is_visible));
             differences.extend(self.difference(&group, old, new, options).map_err(failed)?);
         }
         differences.sort_by(|one, other| one.path.cmp(&other.path));

@@ -1,6 +1,6 @@
 //! Plans a merge or an update from the three sides of a fork.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::history::merge::{MAX_MERGE_SIZE, merge};
@@ -9,8 +9,8 @@ use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
 use crate::history::{PlannedContent, RevertPlan, RevertSteps, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    ContentRef, CurrentNode, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
-    StoreResult,
+    ContentRef, CurrentNode, ForkSides, NodeId, NodeKind, NodePath, NodeState, Page, Store, StoreError,
+    StorePath, StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
 use crate::vfs::history::{StoreGroup, read_content};
@@ -39,6 +39,43 @@ pub(super) fn node_sides(sides: &ForkSides, direction: Direction) -> BTreeMap<No
         (node, NodeSides { base: base.clone(), ours: state(ours, node), theirs: state(theirs, node) })
     });
     nodes.collect()
+}
+
+/// What one side has changed since the last sync: each node before and after. A node that was replaced by another one of its
+/// kind at the same path counts as changed; so does one that both sides have added, each with a node of its own.
+pub(super) fn side_changes(
+    sides: &ForkSides,
+    side: &HashMap<NodeId, CurrentNode>,
+    left_out: &BTreeSet<NodeId>,
+) -> Vec<(Option<NodeState>, Option<NodeState>)> {
+    let (mut changes, mut added, mut removed) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for (node, base) in sides.nodes.iter().filter(|(node, _)| !left_out.contains(node)) {
+        let state = side.get(node).and_then(|current| current.state.as_ref());
+        match (base.as_ref(), state) {
+            (Some(base), Some(state)) => changes.push((Some(base.clone()), Some(state.clone()))),
+            (Some(base), None) => {
+                removed.insert(&base.path, base);
+            }
+            (None, Some(state)) => added.push(state),
+            (None, None) => {}
+        }
+    }
+    for state in added {
+        let is_replaced = removed.get(&state.path).is_some_and(|base| base.kind == state.kind);
+        let base = if is_replaced { removed.remove(&state.path) } else { None };
+        let replaced =
+            base.map(|base| NodeState { parent: state.parent, name: state.name.clone(), ..base.clone() });
+        changes.push((replaced, Some(state.clone())));
+    }
+    changes.extend(removed.into_values().map(|base| (Some(base.clone()), None)));
+    changes.retain(|(before, after)| match (before, after) {
+        (Some(before), Some(after)) => {
+            (before.parent, &before.name, before.kind, &before.content, before.mode)
+                != (after.parent, &after.name, after.kind, &after.content, after.mode)
+        }
+        _ => true,
+    });
+    changes
 }
 
 /// What planning sees of the side that gets changed, and how it merges text.
