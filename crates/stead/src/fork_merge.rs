@@ -82,7 +82,7 @@ impl Stead {
     }
 
     /// The forks of other agents that this one may merge: those of what its READ_WRITE Workspaces show, sorted by owner and
-    /// name. In a thread there are none. An agent of an organization sees only forks of agents that it can discover.
+    /// name. In a thread there are none, and forks of threads are never among them. An agent of an organization sees only forks of agents that it can discover.
     pub fn forks_of_others(&self) -> Result<Vec<Fork>> {
         Ok(self.all_forks_of_others()?.into_iter().map(|found| found.fork).collect())
     }
@@ -94,8 +94,10 @@ impl Stead {
         let Some(database) = source.existing_database()? else { return Ok(Vec::new()) };
         let own = self.owner().to_string();
         let mut found = Vec::new();
-        for owner in
-            database.fork_volumes()?.into_keys().filter(|owner| *owner != own && self.may_know(owner))
+        for owner in database
+            .fork_volumes()?
+            .into_keys()
+            .filter(|owner| *owner != own && self.may_know(owner) && !self.is_thread(owner))
         {
             for record in database.fork_records(&owner)? {
                 let store: Arc<dyn Store> = match database.open_fork(&record) {
@@ -111,6 +113,12 @@ impl Stead {
             }
         }
         Ok(found)
+    }
+
+    /// Whether an owner of forks is a thread. Its forks are among the files that no one else sees.
+    fn is_thread(&self, owner: &str) -> bool {
+        let config = self.forks.current_config().map(|config| config.get());
+        owner.rsplit_once('/').is_some_and(|(agent, _)| config.is_some_and(|config| config.has_agent(agent)))
     }
 
     /// Whether this agent may learn that an owner of forks exists: in an organization, if one of the owner's folders is among
@@ -153,7 +161,7 @@ impl Stead {
 
     /// The prefix of the READ_WRITE Workspace that a fork can be merged into: it is over the Store that the fork was made from,
     /// and shows everything that the fork shows.
-    fn target_of(&self, found: &FoundFork) -> Result<VfsPath> {
+    pub(crate) fn target_of(&self, found: &FoundFork) -> Result<VfsPath> {
         let target = found.store.require_forks().and_then(|forks| forks.target())?;
         let shown = StorePath::from_checked(&found.fork.path.as_str()[1..]);
         let is_target = |workspace: &&Workspace| {

@@ -36,7 +36,8 @@ pub(crate) struct Forks {
 pub(crate) struct CurrentConfig(RwLock<Arc<Config>>);
 
 impl CurrentConfig {
-    fn get(&self) -> Arc<Config> {
+    /// The configuration as it is now.
+    pub(crate) fn get(&self) -> Arc<Config> {
         Arc::clone(&self.0.read())
     }
 
@@ -339,6 +340,19 @@ impl Stead {
                 }
                 None => stead.find_any_fork(name)?,
             };
+            let own_prefix = fork_prefix(&found.fork.name);
+            let prefix = match found.is_own {
+                // A fork that is withheld has no Workspace.
+                true => stead
+                    .vfs
+                    .workspaces()
+                    .find(|workspace| *workspace.prefix() == own_prefix)
+                    .map(|_| own_prefix),
+                false => Some(stead.target_of(&found)?),
+            };
+            if let Some(prefix) = prefix {
+                stead.vfs.authorize_discard(&prefix)?;
+            }
             let FoundFork { fork, store, .. } = found;
             stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
                 store.require_maintenance()?.destroy()

@@ -523,3 +523,79 @@ fn in_a_hybrid_agent_undo_is_the_thread_s_own_and_other_threads_have_no_names() 
         two.vfs().undo(UndoTarget::Operation(of_two), UndoOptions::default()).unwrap();
     }
 }
+
+#[test]
+fn s14_a_file_with_a_reserved_name_keeps_no_thread_alive() {
+    let host = thread_host("physical", "");
+    let stores = host.stores();
+    let stead = open(&stores, "one");
+    stead.vfs().write("/w/dir/a", "1").unwrap();
+    stead.vfs().write("/w/b", "2").unwrap();
+    drop(stead);
+    // Only a host program can make these.
+    let directory = host.path("files/app/threads/a/one");
+    std::fs::write(directory.join("stead.toml"), "").unwrap();
+    std::fs::write(directory.join("dir/stead.toml"), "").unwrap();
+    assert!(stores.threads().destroy(&key("one")).unwrap().is_some());
+    assert!(stores.threads().list(None).unwrap().is_empty());
+    assert!(directory.join("stead.toml").exists() && directory.join("dir/stead.toml").exists());
+    assert!(!directory.join("dir/a").exists() && !directory.join("b").exists());
+    assert_eq!(names(&open(&stores, "one"), "/w/dir"), Vec::<String>::new());
+}
+
+/// A name can be used again, and then it is the name of another thread.
+#[test]
+fn s12_a_thread_undoes_nothing_of_an_earlier_thread_of_its_name() {
+    let common = "[[agents.a.workspaces]]\nprefix = \"/c\"\nstore = \"s\"\nscope = \"rw\"\npath = \"/common\"\nper = \"agent\"\n";
+    for kind in ["virtual", "physical"] {
+        let host = Host::new(&format!(
+            "{}[agents.a]\nscope = \"thread\"\nhistory = true\n{}{common}",
+            store(kind),
+            workspace("a", "/w", "scope = \"rw\"\npath = \"/app\"")
+        ));
+        let stores = host.stores();
+        open(&stores, "job").vfs().write("/c/shared", "by the first").unwrap();
+        stores.threads().destroy(&key("job")).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        let second = open(&stores, "job");
+        let undo = |stead: &Stead| {
+            stead.vfs().undo(stead_core::vfs::UndoTarget::Last(10), stead_core::vfs::UndoOptions::default())
+        };
+        // There is nothing of its own.
+        let _ = undo(&second);
+        assert_eq!(second.vfs().read("/c/shared").unwrap().bytes, b"by the first");
+        second.vfs().write("/c/own", "by the second").unwrap();
+        undo(&second).unwrap();
+        assert!(second.vfs().read("/c/own").is_err() && second.vfs().read("/c/shared").is_ok());
+    }
+}
+
+#[test]
+fn s12_a_fork_and_the_name_of_a_thread_are_withheld_from_other_agents() {
+    let other = "[agents.b]\nhistory = true\n[[agents.b.workspaces]]\nprefix = \"/c\"\nstore = \"s\"\nscope = \"rw\"\npath = \"/common\"\n";
+    let host = Host::new(&format!(
+        "{}[agents.a]\nscope = \"hybrid\"\nhistory = true\n{}{}{other}",
+        store("virtual"),
+        workspace("a", "/shared", "scope = \"rw\"\npath = \"/common\""),
+        workspace("a", "/project", "scope = \"rw\"\npath = \"/app\""),
+    ));
+    let stores = host.stores();
+    let thread = open(&stores, "SECRET");
+    thread.vfs().write("/shared/a", "1\n").unwrap();
+    let thread = thread.fork("/shared", "draft").unwrap();
+    thread.vfs().write("/forks/draft/a", "of the thread\n").unwrap();
+    let other = Stead::open_in(&stores, &Identity::agent("b")).unwrap();
+    assert_eq!(other.forks_of_others().unwrap(), []);
+    for error in [
+        other.diff_fork("a/SECRET/draft", stead::vfs::DiffOptions::default()).unwrap_err(),
+        other.merge_fork("a/SECRET/draft", &stead::vfs::MergeOptions::default()).unwrap_err(),
+        other.discard("a/draft").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
+    let error = other.discard("a/other").unwrap_err().to_string();
+    assert!(!error.contains("SECRET"), "{error}");
+    assert!(thread.merge_fork("draft", &stead::vfs::MergeOptions::default()).unwrap().done);
+    let log = format!("{:?}", other.vfs().log(&stead_core::vfs::LogQuery::default()).unwrap());
+    assert!(log.contains("merged_fork: Some") && !log.contains("SECRET"), "{log}");
+}

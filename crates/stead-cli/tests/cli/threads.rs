@@ -191,12 +191,12 @@ fn s12_threads_are_listed_shown_and_destroyed() {
     assert!(destroyed.contains("1 fork"), "{destroyed}");
     assert_eq!(thread_names(&dir), ["two"]);
     let missing = "! stead: the agent `coder` has no thread `one`\nexit 1";
-    for args in
-        [&["destroy", "one"][..], &["destroy", "-n", "one"], &["show", "one"], &["archive", "one", "x.tar"]]
-    {
+    for args in [&["destroy", "-n", "one"][..], &["show", "one"], &["archive", "one", "x.tar"]] {
         assert_eq!(dir.run(["threads"].into_iter().chain(args.iter().copied())), missing, "{args:?}");
     }
     assert!(!dir.path("x.tar").exists());
+    // Destroying a thread twice is as good as once.
+    assert_eq!(ok(&dir, &["threads", "destroy", "one"]), "");
     ok(&dir, &["threads", "destroy", "two"]);
     assert_eq!(ok(&dir, &["--thread", "two", "cat", "/shared/stays"]), "s");
     assert_eq!(ok(&dir, &["--thread", "two", "ls", "/project"]), "");

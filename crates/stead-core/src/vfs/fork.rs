@@ -37,6 +37,14 @@ impl Vfs {
             call.fork(prefix, name, owner.into(), pinned_at)
         })
     }
+
+    /// Whether the caller may discard a fork: `prefix` is the fork's own Workspace, or the one that it was made from. Fails
+    /// as a restore there would, and asks where a restore asks.
+    pub fn authorize_discard(&self, prefix: impl IntoPath) -> Result<()> {
+        self.call("discard", [prefix.into_path()], |call, [prefix]| {
+            call.authorize(prefix, Access::Restore).map(drop)
+        })
+    }
 }
 
 impl Call<'_> {

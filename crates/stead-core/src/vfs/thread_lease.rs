@@ -4,6 +4,7 @@ use std::fmt;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::store::{DatabaseId, LeaseId};
 
@@ -36,6 +37,9 @@ pub trait ThreadLease: Debug + Send + Sync {
 
     /// Whether a call has failed because the thread has ended, so that its caller knows.
     fn end_was_reported(&self) -> bool;
+
+    /// When the thread was made, by the clock of its database. What a thread of the same name did before then isn't its own.
+    fn created(&self) -> Timestamp;
 
     /// The lease as it is now. It changes when the lease is renewed after it has expired.
     fn id(&self) -> LeaseId;

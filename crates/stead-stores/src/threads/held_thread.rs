@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use stead_core::store::{DatabaseId, LeaseId};
 use stead_core::vfs::{InUse, ThreadLease};
-use stead_core::{Error, Identity, Result};
+use stead_core::{Error, Identity, Result, Timestamp};
 
 use crate::threads::holder::{LeaseHolder, ReleasedLease};
 use crate::threads::{ThreadKey, ThreadVolumes, process_clock};
@@ -22,6 +22,7 @@ const ENDING: u64 = 1 << 63;
 pub struct HeldThread {
     pub(super) key: Arc<ThreadKey>,
     pub(super) holder: Arc<LeaseHolder>,
+    created: Timestamp,
     lease: Mutex<LeaseId>,
     /// Whether the lease must be taken anew, because a Store has refused it.
     is_refused: AtomicBool,
@@ -44,12 +45,13 @@ impl HeldThread {
     pub(super) fn new(
         key: Arc<ThreadKey>,
         holder: Arc<LeaseHolder>,
-        lease: LeaseId,
+        (lease, created): (LeaseId, Timestamp),
         (identity, stead): (Arc<Identity>, Option<Arc<str>>),
     ) -> Self {
         HeldThread {
             key,
             holder,
+            created,
             lease: Mutex::new(lease),
             is_refused: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -191,6 +193,10 @@ impl ThreadLease for HeldThread {
 
     fn end_was_reported(&self) -> bool {
         self.end_was_reported.load(Ordering::Acquire)
+    }
+
+    fn created(&self) -> Timestamp {
+        self.created
     }
 
     fn id(&self) -> LeaseId {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use stead_core::store::LeaseId;
-use stead_core::{AuditRecord, Identity, StoreError, StoreResult};
+use stead_core::{AuditRecord, Identity, StoreError, StoreResult, Timestamp};
 
 use crate::database::Database;
 use crate::database::batch::WriteTransaction;
@@ -152,12 +152,19 @@ impl LeaseHolder {
             return Ok(Entered { thread, how: EnteredAs::Held });
         }
         let (entry_key, entry_record) = (key.clone(), record.clone());
-        let (lease, how) = self.write_registered(CommitSync::Deferred, move |transaction, holder, now| {
-            enter_thread(transaction, (holder, now), &entry_key, idle_timeout.map(nanos), &entry_record)
-        })?;
+        let (lease, created, how) =
+            self.write_registered(CommitSync::Deferred, move |transaction, holder, now| {
+                let timeout = idle_timeout.map(nanos);
+                let (lease, how) =
+                    enter_thread(transaction, (holder, now), &entry_key, timeout, &entry_record)?;
+                let created = "SELECT created FROM thread WHERE id = ?1";
+                let created =
+                    transaction.conn.prepare_cached(created)?.query_row([lease.thread], |row| row.get(0))?;
+                Ok((lease, Timestamp(created), how))
+            })?;
         let key = Arc::new(key.clone());
         let origin = (Arc::clone(&record.identity), record.stead.clone());
-        let thread = Arc::new(HeldThread::new(Arc::clone(&key), Arc::clone(self), lease, origin));
+        let thread = Arc::new(HeldThread::new(Arc::clone(&key), Arc::clone(self), (lease, created), origin));
         self.threads.lock().insert(key, Arc::downgrade(&thread));
         Ok(Entered { thread, how })
     }

@@ -106,10 +106,13 @@ impl<'c> VolumeTree<'c> {
     /// A node's row and name, from the uppermost layer that has the node.
     pub(crate) fn node_with_name(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
         const SQL: [&str; 2] = named_entries!("e.node = ?3");
-        let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
-        let mut rows = statement.query(params![self.vol, self.as_of, node])?;
-        if let Some(row) = rows.next()? {
-            return Ok(Some((self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, row.get(10)?)));
+        {
+            // Given back before the layer below is asked with the same statement: otherwise each call would compile it again.
+            let mut statement = self.conn.prepare_cached(self.select_sql(SQL))?;
+            let mut rows = statement.query(params![self.vol, self.as_of, node])?;
+            if let Some(row) = rows.next()? {
+                return Ok(Some((self.with_times_as_of(EntryRow::from_columns(row, 0)?)?, row.get(10)?)));
+            }
         }
         let Some(base) = self.base() else { return Ok(None) };
         let Some((row, name)) = base.node_with_name(node)? else { return Ok(None) };

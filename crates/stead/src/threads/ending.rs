@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stead_core::store::{NodeKind, NodePath, StorePath};
-use stead_core::vfs::{RemoveOptions, SymlinkRule};
+use stead_core::vfs::{ListPage, RemoveOptions, SymlinkRule};
 use stead_core::{AccessScope, ErrorKind, Identity, Mount, StoreError, Vfs, VfsPath, Workspace};
 use stead_stores::{EndWhen, Ending, EndingThread, ThreadKey};
 
@@ -173,6 +173,7 @@ impl Threads<'_> {
                 _ => vfs.remove_file(path, options),
             };
             match result {
+                Err(error) if error.kind() == ErrorKind::Denied => remove_unreserved(&vfs, path)?,
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
             }
@@ -230,4 +231,31 @@ impl Threads<'_> {
     pub(super) fn is_own(workspace: &crate::config::WorkspaceConfig) -> bool {
         workspace.per == FilesPer::Thread
     }
+}
+
+/// Removes what is in a directory, except for names that Stead reserves for itself. Another program has put such a file there;
+/// it stays, with the directories above it.
+fn remove_unreserved(vfs: &Vfs, directory: &VfsPath) -> Result<()> {
+    let options = RemoveOptions { recursive: true, force: true, ..RemoveOptions::default() };
+    for entry in vfs.list(directory, &ListPage::all())?.entries {
+        // A name that no path can have stays as well.
+        let Some(name) = entry.name.as_path_component() else { continue };
+        let path = directory.join(name).map_err(stead_core::Error::from)?;
+        let removed = match entry.kind {
+            NodeKind::Directory => vfs.remove_directory(&path, options.clone()),
+            _ => vfs.remove_file(&path, options.clone()),
+        };
+        match removed {
+            Err(error) if error.kind() == ErrorKind::Denied && entry.kind == NodeKind::Directory => {
+                remove_unreserved(vfs, &path)?;
+            }
+            Err(error) if !matches!(error.kind(), ErrorKind::Denied | ErrorKind::NotFound) => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+    }
+    // It isn't empty if something in it stays.
+    let _ = vfs.remove_directory(directory, RemoveOptions { force: true, ..RemoveOptions::default() });
+    Ok(())
 }

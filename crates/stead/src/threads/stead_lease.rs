@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use stead_core::Result;
 use stead_core::store::{DatabaseId, LeaseId};
 use stead_core::vfs::{InUse, ThreadLease};
+use stead_core::{Result, Timestamp};
 use stead_stores::{HeldThread, LeaseHolder};
 
 use crate::threads::heartbeat::Heartbeat;
@@ -52,6 +52,10 @@ impl ThreadLease for SteadLease {
 
     fn end_was_reported(&self) -> bool {
         self.thread().end_was_reported()
+    }
+
+    fn created(&self) -> Timestamp {
+        self.thread().created()
     }
 
     fn id(&self) -> LeaseId {

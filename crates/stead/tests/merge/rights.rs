@@ -102,3 +102,22 @@ fn g27_a_workspace_that_asks_asks_once() {
     merge_clean(&asked.with_approval(), "coder/draft");
     assert!(exists(&coder, "/code/one") && exists(&coder, "/code/two"));
 }
+
+#[test]
+fn g1_a_fork_of_a_workspace_that_asks_is_not_discarded_without_asking() {
+    for ask in ["changes", "everything"] {
+        let config = CONFIG.replacen("scope = \"rw\"", &format!("scope = \"rw\"\nask = \"{ask}\""), 1);
+        let project = Project::with_config(&config);
+        let coder = project.open("coder").with_approval();
+        write(&coder, "/code/a", "1\n");
+        let _ = coder.fork("/code", "draft").unwrap();
+        let _ = project.open("reviewer").fork("/project", "theirs").unwrap();
+        let coder = project.open("coder");
+        for fork in ["draft", "reviewer/theirs"] {
+            let error = coder.discard(fork).unwrap_err();
+            assert!(error.to_string().contains("approv"), "{fork}: {error}");
+        }
+        assert!(project.open("coder").find_fork("draft").is_ok());
+        coder.with_approval().discard("draft").unwrap();
+    }
+}

@@ -74,8 +74,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         error => error.into(),
     })?;
     session.say(format_args!("Archived {}: {}.", thread_text(&key), totals_text(&archived.totals)));
+    let is_complete = archived.totals.refused == 0 && archived.totals.skipped == 0;
+    if args.and_destroy && !is_complete {
+        session.say(format_args!("Kept {}: the archive doesn't have all of it.", thread_text(&key)));
+    }
     // Between the archive and the destruction, an interruption only keeps the thread.
-    let destroyed = match args.and_destroy && interrupt.stop_reason().is_none() {
+    let destroyed = match args.and_destroy && is_complete && interrupt.stop_reason().is_none() {
         true => threads.destroy_archived(&archived)?,
         false => None,
     };
@@ -85,5 +89,6 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         session.print_json(&json::archived_thread(&key, &archived.totals, destroyed.as_ref()))?;
     }
-    Ok(if archived.totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
+    let is_done = archived.totals.refused == 0 && (is_complete || !args.and_destroy);
+    Ok(if is_done { Exit::OK } else { Exit::NEGATIVE })
 }

@@ -26,7 +26,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.dry_run {
         return show_what_would_go(&stores, &key, session);
     }
-    let removed = stores.threads().destroy(&key)?.ok_or_else(|| unknown(&key))?;
+    let Some(removed) = stores.threads().destroy(&key)? else {
+        // Destroying a thread twice is as good as once.
+        session.say(format_args!("Nothing to destroy: {} doesn't exist.", thread_text(&key)));
+        if session.wants_json() {
+            session.print_json(&json::destroyed_thread(&key, &DestroyedThread::default()))?;
+        }
+        return Ok(Exit::OK);
+    };
     if session.wants_json() {
         session.print_json(&json::destroyed_thread(&key, &removed))?;
     } else {
@@ -49,10 +56,6 @@ fn show_what_would_go(stores: &Stores, key: &ThreadKey, session: &mut Session) -
         session.print_line(format_args!("  {name:9}  {value}"))?;
     }
     Ok(Exit::OK)
-}
-
-fn unknown(key: &ThreadKey) -> CommandError {
-    Error::UnknownThread { agent: key.agent.clone(), thread: key.thread.clone() }.into()
 }
 
 /// The error for a thread that processes use.

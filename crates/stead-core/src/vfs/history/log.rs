@@ -249,13 +249,15 @@ impl Call<'_> {
                 true => merged_fork(&**group.store, operation.id)?,
                 false => None,
             };
-            // The owner of a fork may be another thread, whose name is withheld.
-            let merged_fork =
-                merged_fork.map(|fork| match (self.shared().lease.is_some(), fork.rsplit_once('/')) {
-                    (true, Some((_, name))) => name.to_owned(),
-                    _ => fork,
-                });
+            let had_thread = operation.identity.thread.is_some();
             let operation = self.without_other_thread(operation);
+            // The owner of a fork may be another thread, whose name is withheld.
+            let is_withheld =
+                self.shared().lease.is_some() || had_thread && operation.identity.thread.is_none();
+            let merged_fork = merged_fork.map(|fork| match (is_withheld, fork.rsplit_once('/')) {
+                (true, Some((_, name))) => name.to_owned(),
+                _ => fork,
+            });
             entries.push(LogEntry { operation, revision, changes, differences, undoes, undone, merged_fork });
         }
         Ok(entries)

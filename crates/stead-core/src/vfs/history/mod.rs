@@ -57,11 +57,13 @@ impl<'a> StoreGroup<'a> {
 }
 
 impl Call<'_> {
-    /// An operation as the caller may see it: in a thread, the names of other threads are withheld.
+    /// An operation as the caller may see it: the names of other threads are withheld, except from their own agent outside of
+    /// threads.
     fn without_other_thread(&self, operation: Operation) -> Operation {
         let (caller, author) = (&self.shared().identity, &operation.identity);
         let is_own = (&caller.agent, &caller.thread) == (&author.agent, &author.thread);
-        if self.shared().lease.is_none() || author.thread.is_none() || is_own {
+        let is_agents = self.shared().lease.is_none() && caller.agent == author.agent;
+        if author.thread.is_none() || is_own || is_agents {
             return operation;
         }
         let identity = Arc::new(Identity { thread: None, ..Identity::clone(author) });

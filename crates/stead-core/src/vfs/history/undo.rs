@@ -248,7 +248,8 @@ impl Call<'_> {
 
     /// Whether the caller may undo this operation of its agent: in a thread, only those of the thread.
     fn is_own_thread(&self, operation: &Operation) -> bool {
-        self.shared().lease.is_none() || operation.identity.thread == self.shared().identity.thread
+        let Some(lease) = &self.shared().lease else { return true };
+        operation.identity.thread == self.shared().identity.thread && operation.at >= lease.created()
     }
 
     /// The caller's operation with this id, or a cleanup by the system in a Workspace that the caller may restore. Fails if there

@@ -162,6 +162,7 @@ const CALLS: &[(&str, VfsCall, &str)] = &[
         "move /rw/c,/rw/c2 ok",
     ),
     ("as_of", |vfs| vfs.as_of(PointInTime::Now).map(drop), "as_of  ok"),
+    ("authorize_discard", |vfs| vfs.authorize_discard("/rw"), "discard /rw ok"),
     (
         "batch",
         |vfs| {

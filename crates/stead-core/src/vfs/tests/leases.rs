@@ -6,6 +6,7 @@ use crate::store::{DatabaseId, LeaseId};
 use crate::testkit::MemoryAuditLog;
 
 use super::*;
+use crate::clock::Timestamp;
 
 /// A lease in a database that no Store of these tests has.
 #[derive(Debug)]
@@ -58,6 +59,10 @@ impl ThreadLease for TestLease {
     }
 
     fn note_expired(&self) {}
+
+    fn created(&self) -> Timestamp {
+        Timestamp(0)
+    }
 
     fn id(&self) -> LeaseId {
         LeaseId { thread: 1, holder: 2, epoch: 3 }

@@ -1,7 +1,7 @@
 //! Who wrote each line of a file that a merge takes from a fork: stored with the merge, so that blame knows it after the fork
 //! is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use crate::history::blame::blame;
 use crate::history::{RevertAction, RevertSteps};
 use crate::identity::{Operation, OperationId};
 use crate::store::{
-    CompanionRecord, CompanionRow, Content, NodeId, NodePath, RecordKind, RevisionQuery, Step, Store,
-    StoreError, StorePath, StoreResult,
+    CompanionRecord, CompanionRow, Content, ContentRef, NodeId, NodeState, RecordKind, RevisionNumber,
+    RevisionQuery, Step, Store, StoreError, StorePath, StoreResult,
 };
 use crate::text_encoding::TextEncoding;
 use crate::vfs::call::Call;
@@ -21,6 +21,8 @@ use crate::vfs::history::read_content;
 const MAX_SIZE: u64 = 8 << 20;
 /// The most versions of a file that are compared.
 const MAX_VERSIONS: usize = 200;
+/// How many revisions of a fork are read at once.
+const REVISIONS_PER_PAGE: usize = 500;
 
 fn kind() -> RecordKind {
     RecordKind::new("line_authors").expect("the name is a valid kind")
@@ -97,13 +99,22 @@ pub(super) fn line_author_records(
             written.insert(&at.path, (index, merged));
         }
     }
+    let is_written = |action: RevertAction| {
+        matches!(action, RevertAction::Restored | RevertAction::Reverted | RevertAction::Merged)
+    };
+    let changes: Vec<_> = steps
+        .changes
+        .iter()
+        .filter(|change| is_written(change.action) && written.contains_key(&change.path))
+        .collect();
+    let nodes = changes.iter().map(|change| change.node).collect();
+    let mut histories = contents_of(call, &**fork, &nodes)?;
     let mut records = Vec::new();
-    for change in &steps.changes {
-        let is_written =
-            matches!(change.action, RevertAction::Restored | RevertAction::Reverted | RevertAction::Merged);
-        let Some(&(step, merged)) = written.get(&change.path).filter(|_| is_written) else { continue };
+    for change in changes {
+        let (step, merged) = written[&change.path];
         call.check_not_stopped().map_err(|_| StoreError::Conflict)?;
-        let Some(authors) = line_authors(&**fork, change.node, merged)? else { continue };
+        let versions = histories.remove(&change.node).unwrap_or_default();
+        let Some(authors) = line_authors(&**fork, &versions, merged)? else { continue };
         let data = serde_json::to_string(&authors).expect("authors can be written as JSON");
         // Authors that don't fit into a row are left out: then the lines belong to the merge.
         if let Ok(row) = CompanionRow::put(kind(), key(call.operation(), change.node), data) {
@@ -113,35 +124,70 @@ pub(super) fn line_author_records(
     Ok(records)
 }
 
-/// The authors of the lines of a node in a fork or, if its lines are merged with others, of the merged text; `None` if they
-/// aren't known.
-fn line_authors(fork: &dyn Store, node: NodeId, merged: Option<&[u8]>) -> StoreResult<Option<LineAuthors>> {
-    let at = NodePath::of_node(node);
-    let query = RevisionQuery { at: Some(at), limit: MAX_VERSIONS, ..RevisionQuery::all() };
-    let Ok(revisions) = fork.require_history()?.revisions(&query) else { return Ok(None) };
-    let mut versions = Vec::new();
-    let mut size = 0;
-    for revision in revisions.revisions.iter().rev() {
-        for change in revision.changes.iter().filter(|change| change.node == node) {
-            let before = change.before.as_ref().and_then(|state| state.content.as_ref());
-            if versions.is_empty()
-                && let Some(before) = before
-            {
-                versions.push((before.clone(), None));
-            }
-            if let Some(after) = change.after.as_ref().and_then(|state| state.content.as_ref()) {
-                versions.push((after.clone(), Some(&revision.operation)));
+/// A content that a node had, and the operation that wrote it; `None` for what it had before the fork.
+type Version = (ContentRef, Option<Operation>);
+
+/// The contents that these nodes had in a fork, oldest first. The fork's history is read once, however many nodes there are.
+fn contents_of(
+    call: &Call<'_>,
+    fork: &dyn Store,
+    nodes: &BTreeSet<NodeId>,
+) -> StoreResult<BTreeMap<NodeId, Vec<Version>>> {
+    let mut found: BTreeMap<NodeId, Vec<Version>> = BTreeMap::new();
+    let mut query = RevisionQuery { limit: REVISIONS_PER_PAGE, ..RevisionQuery::all() };
+    loop {
+        call.check_not_stopped().map_err(|_| StoreError::Conflict)?;
+        let revisions = fork.require_history()?.revisions(&query)?.revisions;
+        // Newest first.
+        for revision in &revisions {
+            for change in revision.changes.iter().filter(|change| nodes.contains(&change.node)) {
+                let versions = found.entry(change.node).or_default();
+                if versions.len() >= MAX_VERSIONS {
+                    continue;
+                }
+                // The last one so far is what the node had before the change that was seen before this one.
+                if versions.last().is_some_and(|(_, operation)| operation.is_none()) {
+                    versions.pop();
+                }
+                let content =
+                    |state: &Option<NodeState>| state.as_ref().and_then(|state| state.content.clone());
+                if let Some(after) = content(&change.after) {
+                    versions.push((after, Some(revision.operation.clone())));
+                }
+                if let Some(before) = content(&change.before) {
+                    versions.push((before, None));
+                }
             }
         }
+        match revisions.last() {
+            Some(last) if revisions.len() == REVISIONS_PER_PAGE => {
+                query.up_to = RevisionNumber(last.number.0 - 1);
+            }
+            _ => break,
+        }
     }
-    for (content, _) in &versions {
+    for versions in found.values_mut() {
+        versions.reverse();
+    }
+    Ok(found)
+}
+
+/// The authors of the lines of a file with these contents in a fork or, if its lines are merged with others, of the merged
+/// text; `None` if they aren't known.
+fn line_authors(
+    fork: &dyn Store,
+    versions: &[Version],
+    merged: Option<&[u8]>,
+) -> StoreResult<Option<LineAuthors>> {
+    let mut size = 0;
+    for (content, _) in versions {
         size += content.size();
     }
     if versions.is_empty() || size > MAX_SIZE {
         return Ok(None);
     }
     let mut texts = Vec::with_capacity(versions.len());
-    for (content, _) in &versions {
+    for (content, _) in versions {
         let bytes = read_content(fork, content)?;
         match TextEncoding::decode_content(&bytes) {
             Some(text) => texts.push(text.into_owned()),
@@ -158,7 +204,7 @@ fn line_authors(fork: &dyn Store, node: NodeId, merged: Option<&[u8]>) -> StoreR
     let mut authors = LineAuthors::default();
     let mut index_by_version: BTreeMap<usize, usize> = BTreeMap::new();
     for (version, _) in blame(&texts) {
-        let author = versions.get(version).and_then(|(_, operation)| *operation).map(|operation| {
+        let author = versions.get(version).and_then(|(_, operation)| operation.as_ref()).map(|operation| {
             *index_by_version.entry(version).or_insert_with(|| {
                 authors.operations.push(operation.into());
                 authors.operations.len() - 1
