@@ -242,8 +242,8 @@ fn remove_unreserved(vfs: &Vfs, directory: &VfsPath) -> Result<()> {
         let Some(name) = entry.name.as_path_component() else { continue };
         let path = directory.join(name).map_err(stead_core::Error::from)?;
         let removed = match entry.kind {
-            NodeKind::Directory => vfs.remove_directory(&path, options.clone()),
-            _ => vfs.remove_file(&path, options.clone()),
+            NodeKind::Directory => vfs.remove_directory(&path, options),
+            _ => vfs.remove_file(&path, options),
         };
         match removed {
             Err(error) if error.kind() == ErrorKind::Denied && entry.kind == NodeKind::Directory => {
