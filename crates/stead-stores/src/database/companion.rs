@@ -144,13 +144,14 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Counts a revision that was just made and has no audit record. Revisions of captures don't count: the audit
-    /// doesn't cover them.
+    /// Counts a revision that was just made and has no audit record. Revisions of captures and of mirrors of host directories
+    /// don't count: the audit doesn't cover them.
     fn count_unrecorded(&mut self, volume: i64) -> Result<()> {
         self.conn
             .prepare_cached(
                 "UPDATE meta SET value = value + 1
-                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)",
+                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)
+                   AND NOT EXISTS (SELECT 1 FROM volume WHERE id = ?2 AND substr(namespace, 1, 10) = '{\"mirror\":')",
             )?
             .execute([UNRECORDED, volume])?;
         Ok(())

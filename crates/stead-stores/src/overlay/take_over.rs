@@ -18,8 +18,8 @@ use crate::virtual_store::entry_row::EntryKind;
 /// How often a file is read at most, if it is written to meanwhile.
 const MAX_REREADS: usize = 8;
 /// The most names, and about the most bytes of content, that are taken over in one transaction.
-const MAX_BATCH_NAMES: usize = 256;
-const MAX_BATCH_BYTES: usize = 8 << 20;
+pub(super) const MAX_BATCH_NAMES: usize = 256;
+pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// Names that are about to be taken over.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl OverlayStore {
     }
 
     /// What the host directory has at a path; `None` if there is nothing.
-    fn find_node(
+    pub(super) fn find_node(
         &self,
         lower: &dyn Store,
         path: &StorePath,

@@ -55,7 +55,10 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
             Some(operation) => is_undone(conn, volume, operation, 0),
             None => Ok(false),
         };
-        is_valid = is_valid && !is_undone_in(fork, &operation)? && !is_undone_in(target, &merge)?;
+        is_valid = is_valid && !is_undone_in(fork, &operation)?;
+        for volume in merged_volumes(conn, target)? {
+            is_valid = is_valid && !is_undone_in(volume, &merge)?;
+        }
         if is_valid {
             let (behind, newly_marked) = load_nodes(conn, fork, number)?;
             marked.extend(newly_marked);
@@ -73,6 +76,19 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
     loaded.sync = ForkSync { number: newest, marked, merges, ..loaded.sync };
     Ok(loaded)
+}
+
+/// The volumes whose history has the merges of forks of a volume: the volume itself or, if it is the mirror of a host directory,
+/// the ledgers of the directory.
+fn merged_volumes(conn: &Connection, target: i64) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT d.volume FROM volume m JOIN overlay o ON o.volume = m.base AND m.namespace = '{\"mirror\":' || o.volume || '}'
+         JOIN ledger_directory d ON d.location = o.location WHERE m.id = ?1",
+    )?;
+    let ledgers = statement.query_map([target], |row| row.get(0))?;
+    let mut volumes: Vec<i64> = ledgers.collect::<rusqlite::Result<_>>()?;
+    volumes.push(target);
+    Ok(volumes)
 }
 
 fn not_a_fork() -> StoreError {
@@ -165,7 +181,11 @@ impl VirtualStore {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
             let LoadedSync { target, .. } = load(conn, self.volume.id)?;
-            Ok(conn.prepare_cached("SELECT 1 FROM overlay WHERE volume = ?1")?.exists([target])?)
+            let mut statement = conn.prepare_cached(
+                "SELECT 1 FROM overlay o LEFT JOIN volume m ON m.namespace = '{\"mirror\":' || o.volume || '}'
+                 WHERE ?1 IN (o.volume, m.id) AND o.volume = ?2",
+            )?;
+            Ok(statement.exists(params![target, self.volume.overlay])?)
         })
     }
 
@@ -181,7 +201,7 @@ impl VirtualStore {
             let target_tree = Volume { id: target, root, dirs: Arc::default(), base_layers, overlay };
             let synced = sync.target_revision.0;
             let (fork_then, target_at) = match query {
-                SidesQuery::SinceSync => (None, None),
+                SidesQuery::SinceSync | SidesQuery::BaseAndFork => (None, None),
                 SidesQuery::AfterMerge { fork_revision, target_revision } => {
                     check_readable(conn, fork_revision.0)?;
                     check_readable(conn, target_revision.0)?;
@@ -200,6 +220,7 @@ impl VirtualStore {
                 None => TreeReader::new(self, tree(&target_tree, Some(synced))),
             };
             let mut sides = ForkSides::new(target_store, sync, RevisionNumber(revision));
+            sides.target_revision = RevisionNumber(target_at.unwrap_or(revision));
             for node in nodes {
                 // Each node with an older base is rare, so its tree is read without a cache.
                 let older = sides.sync.behind.get(&node_id(node)).filter(|_| fork_then.is_none()).copied();

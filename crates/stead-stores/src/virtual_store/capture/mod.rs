@@ -186,11 +186,6 @@ impl CaptureVolume {
         }
     }
 
-    /// Opens captured content.
-    pub(crate) fn open(&self, content_ref: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store.open_content(content_ref)
-    }
-
     /// Content of which only the size is known.
     pub(crate) fn size_only_content(&self, size: u64) -> Content {
         let content_ref = VirtualContentRef {

@@ -181,7 +181,7 @@ impl Call<'_> {
             // Until the fork has taken in its last merge, what it merged would count as different.
             self.finish_merge_of(fork).map_err(failed)?;
         }
-        let sides = self.fork_sides(fork, SidesQuery::SinceSync).map_err(failed)?;
+        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork).map_err(failed)?;
         let mut differences = Vec::new();
         for (node, base) in &sides.nodes {
             let in_fork = sides.in_fork.get(node).and_then(|current| current.state.as_ref());

@@ -9,7 +9,7 @@ use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
 use crate::history::{PlannedContent, RevertPlan, RevertSteps, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    ContentRef, CurrentNode, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
+    ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
     StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
@@ -46,17 +46,42 @@ pub(super) struct SideView<'a> {
     /// The Store that gets changed.
     pub(super) ours: &'a dyn Store,
     pub(super) current: &'a HashMap<NodeId, CurrentNode>,
+    /// The nodes by path, if the Store itself has other ids for them.
+    pub(super) by_path: Option<HashMap<&'a StorePath, NodeId>>,
     pub(super) direction: Direction,
     pub(super) monitor: Option<Arc<dyn CallMonitor>>,
     /// How many bytes of merged text the plan holds.
     pub(super) merged_bytes: u64,
 }
 
+/// Marks the id of a node of which only the target's own id is known. No id of a fork's Store has it.
+const FOREIGN_ID: u64 = 1 << 63;
+
+/// The nodes of the side that gets changed, by path, if its Store itself has other ids for them.
+pub(super) fn nodes_by_path(
+    sides: &ForkSides,
+    direction: Direction,
+) -> Option<HashMap<&StorePath, NodeId>> {
+    let has_other_ids = direction == Direction::IntoTarget && sides.target_ids.is_some();
+    has_other_ids.then(|| sides.in_target.iter().map(|(&node, current)| (&current.path, node)).collect())
+}
+
+impl SideView<'_> {
+    /// The id under which the merge knows a node of the Store at a path.
+    fn known_id(&self, path: &StorePath, id: NodeId) -> NodeId {
+        match &self.by_path {
+            None => id,
+            Some(by_path) => by_path.get(path).copied().unwrap_or(NodeId(id.0 | FOREIGN_ID)),
+        }
+    }
+}
+
 impl MergeView for SideView<'_> {
     fn child(&mut self, directory: NodeId, name: &[u8]) -> StoreResult<Option<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(None) };
-        match self.ours.stat(&NodePath::from_root(directory.path.child(name))) {
-            Ok(attr) => Ok(Some(attr.node)),
+        let path = directory.path.child(name);
+        match self.ours.stat(&NodePath::from_root(path.clone())) {
+            Ok(attr) => Ok(Some(self.known_id(&path, attr.node))),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             Err(cause) => Err(cause),
         }
@@ -65,7 +90,8 @@ impl MergeView for SideView<'_> {
     fn children(&mut self, directory: NodeId) -> StoreResult<Vec<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(Vec::new()) };
         let listing = self.ours.list(&NodePath::from_root(directory.path.clone()), &Page::ALL)?;
-        Ok(listing.entries.into_iter().map(|entry| entry.attr.node).collect())
+        let id = |entry: &Entry| self.known_id(&directory.path.child(entry.name.as_bytes()), entry.attr.node);
+        Ok(listing.entries.iter().map(id).collect())
     }
 
     fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>> {
@@ -138,10 +164,12 @@ pub(super) fn order(
     order_steps(plan, current, temp_directory, &mut LiveStoreView(store))
 }
 
-/// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race.
+/// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race. `own_ids`
+/// has the ids of the Store that is changed, if these are others.
 pub(super) fn expected_directories(
     steps: &RevertSteps,
     current: &HashMap<NodeId, CurrentNode>,
+    own_ids: Option<&HashMap<NodeId, NodeId>>,
 ) -> Vec<(StorePath, NodeId)> {
     let by_path: HashMap<&StorePath, NodeId> = current
         .iter()
@@ -153,7 +181,8 @@ pub(super) fn expected_directories(
     for path in paths {
         if let Some((directory, _)) = path.parent_and_name() {
             let directory = StorePath::from_checked(directory);
-            if let Some(&node) = by_path.get(&directory) {
+            let own_id = |node: &NodeId| own_ids.map_or(Some(*node), |own_ids| own_ids.get(node).copied());
+            if let Some(node) = by_path.get(&directory).and_then(own_id) {
                 expected.insert(directory, node);
             }
         }
