@@ -1,6 +1,6 @@
 //! Forks: the port, their names, and the record of who owns one and which Workspace it was made from.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::{self, Debug};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::identity::OperationId;
 use crate::name::escape_name;
 use crate::path::VfsPath;
 use crate::store::{
-    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StoreResult,
+    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StorePath, StoreResult,
 };
 use crate::workspace::ApprovalPolicy;
 
@@ -85,14 +85,17 @@ pub struct ForkSides {
     /// `None` if the target has the same node ids. Otherwise the ids that the target itself has for directories of
     /// `in_target`, and a node of the target is found by its path.
     pub target_ids: Option<HashMap<NodeId, NodeId>>,
+    /// Paths of the fork that show a node of the target which the fork itself has elsewhere, because the target has moved it there.
+    /// They are free when the fork takes the move in.
+    pub shown_twice: HashSet<StorePath>,
 }
 
 impl ForkSides {
     /// Sides without nodes.
     pub fn new(target: StoreId, sync: ForkSync, revision: RevisionNumber) -> Self {
         let (nodes, in_target, in_fork) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        let (target_revision, target_ids) = (revision, None);
-        ForkSides { target, sync, revision, target_revision, nodes, in_target, in_fork, target_ids }
+        let (target_revision, target_ids, shown_twice) = (revision, None, HashSet::new());
+        ForkSides { target, sync, revision, target_revision, nodes, in_target, in_fork, target_ids, shown_twice }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::database::error::Result;
 use crate::database::manifest::ManifestChange;
 use crate::database::schema::UNRECORDED;
 use crate::threads::rows;
+use crate::virtual_store::fork_sync;
 
 /// The steps that rows are filled from, with their paths, and their attributes once they are applied.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +129,10 @@ impl WriteTransaction<'_> {
                                 "INSERT OR IGNORE INTO undone(volume, operation, undone_by) VALUES (?1, ?2, ?3)",
                             )?
                             .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
+                    }
+                    if fork_sync::has_syncs(self.conn)? {
+                        // The undo of a sync, or of its undo, may change what a fork of a host directory shows.
+                        self.invalidate_directories()?;
                     }
                 }
                 CompanionRecord::Row(row) => write_row(self.conn, row, change)?,

@@ -222,17 +222,17 @@ impl BaseLayer {
         Ok(seq)
     }
 
-    /// Brings the paths of directories up to date: a merge of the fork may have moved them in the host directory. A pinned fork
-    /// reads a snapshot, in which nothing moves.
+    /// Brings the paths of directories up to date: those of the host directory as the fork has last taken it in. A merge of the
+    /// fork may have moved directories there. A pinned fork reads a snapshot, in which nothing moves.
     fn refresh_paths(&self, conn: &Connection, epoch: i64) -> Result<()> {
         let mirror = if self.is_pinned { None } else { find_volume(conn, &mirror_namespace(self.volume))? };
         let Some((vol, root)) = mirror else {
             self.index.write().keep_paths(epoch);
             return Ok(());
         };
+        let as_of = fork_sync::synced_revision(conn, vol)?;
         let base_layers = [Layer { vol: self.volume, as_of: self.since }];
-        let tree =
-            VolumeTree { conn, vol, root, as_of: None, base_layers: &base_layers, overlay: None };
+        let tree = VolumeTree { conn, vol, root, as_of, base_layers: &base_layers, overlay: None };
         self.index.write().update_paths(epoch, &tree)
     }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stead_core::search::WalkOptions;
-use stead_core::store::{Applied, Change, NodePath, Step, StepOutcome, Subtree};
+use stead_core::store::{Applied, Change, CompanionRecord, NodePath, Step, StepOutcome, Subtree};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::overlay::{LiveFacts, NotTakenOver, OverlayStore};
@@ -19,6 +19,9 @@ const TRIES_PER_STEP: usize = 256;
 impl OverlayStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
         check_reserved_names(&change)?;
+        if change.records.iter().any(|record| matches!(record, CompanionRecord::ForkSync(_))) {
+            self.take_over_mirrored_names()?;
+        }
         let prepared = self.upper.prepare_change(change)?;
         self.take_over_paths(&prepared)?;
         let mut live_facts = LiveFacts::default();

@@ -18,13 +18,15 @@ pub(super) fn is_live_node(node: i64) -> bool {
     node.cast_unsigned() & MARK != 0
 }
 
-/// Whether a node id is one of an inode's ids.
-pub(super) fn is_id_of(node: i64, inode: NodeId) -> bool {
-    is_live_node(node) && node.cast_unsigned() & INODE_MASK == low_bits(inode)
+/// The bits of an inode number that its node ids have, if a node id is one of an inode's.
+pub(super) fn inode_bits_of(node: i64) -> Option<u64> {
+    is_live_node(node).then_some(node.cast_unsigned() & INODE_MASK)
 }
 
+/// The bits of an inode number that its node ids have.
+///
 /// Some file systems use the upper bits of inode numbers. Then two files could get one id, with a probability of 1 in 2^54.
-fn low_bits(inode: NodeId) -> u64 {
+pub(super) fn low_bits(inode: NodeId) -> u64 {
     match inode.0 {
         small if small <= INODE_MASK => small,
         large => {

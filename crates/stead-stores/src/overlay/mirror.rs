@@ -6,7 +6,7 @@
 //! time that the sides of the fork are needed. It decides nothing: if it is older than the directory, then a merge fails at the
 //! version tags that it expects, and is planned again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -22,13 +22,14 @@ use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
 use crate::database::{Volume, find_volume, volume_store_id};
 use crate::overlay::OverlayStore;
-use crate::overlay::base_layer::FoundNode;
+use crate::overlay::base_layer::{FoundNode, NewName, ParentOf};
 use crate::overlay::mirror_scan::{MirrorMoment, MirrorScan, MirroredNode, PlacedNode, stored_host_file};
 use crate::overlay::take_over::{MAX_BATCH_BYTES, MAX_BATCH_NAMES};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content::{self, PreparedContent};
 use crate::virtual_store::entry_row::EntryRow;
 use crate::virtual_store::fork::insert_volume;
+use crate::virtual_store::history::path_of;
 use crate::virtual_store::layers::Layer;
 
 /// How often the directory is compared again because it or the mirror has changed meanwhile.
@@ -70,6 +71,7 @@ impl OverlayStore {
             }
         }
         sides.target_ids = Some(own_ids);
+        sides.shown_twice = self.paths_of_moved_names()?;
         Ok(sides)
     }
 
@@ -134,8 +136,17 @@ impl OverlayStore {
         moment: MirrorMoment,
     ) -> StoreResult<HashMap<NodeId, NodeId>> {
         let directory = self.lower.directory()?;
+        let mut takes_over = !self.lower.is_pinned();
         for _ in 0..MAX_ATTEMPTS {
             let scan = self.scan_directory(&*directory, mirror, moment)?;
+            if takes_over && !scan.not_taken_over.is_empty() {
+                for path in &scan.not_taken_over {
+                    let part = self.layer.with_index(|index| index.taken_part(self.layer.root, path));
+                    self.take_over_part(part, None)?;
+                }
+                takes_over = false;
+                continue;
+            }
             let update = MirrorUpdate::new(self, &*directory, mirror);
             match update.run(scan) {
                 // The directory or the mirror has changed since it was looked at.
@@ -152,6 +163,57 @@ impl OverlayStore {
             }
         }
         Err(StoreError::unavailable("the directory that the fork was made from keeps changing; try again"))
+    }
+}
+
+impl OverlayStore {
+    /// Takes over the names to which nodes were moved in the directory, as names that nothing had: the fork is about to get these
+    /// nodes there.
+    pub(super) fn take_over_mirrored_names(&self) -> StoreResult<()> {
+        if self.lower.is_pinned() || !self.upper.is_fork_of_base_layer()? {
+            return Ok(());
+        }
+        let names = self.upper.read_transaction(|snapshot| self.moved_names(snapshot.tree.conn))?;
+        let to_name = |(parent, name)| NewName { parent: ParentOf::Node(parent), name, found: None };
+        let names: Vec<NewName> = names.into_iter().map(to_name).collect();
+        if names.is_empty() { Ok(()) } else { self.layer.insert_names(&self.upper, names) }
+    }
+
+    /// The names, with their directories, to which nodes were moved in the directory and which the fork has not taken over.
+    fn moved_names(&self, conn: &Connection) -> Result<Vec<(i64, Vec<u8>)>> {
+        let seq = self.layer.refresh(conn)?;
+        let Some((mirror, _)) = find_volume(conn, &mirror_namespace(self.layer.volume))? else {
+            return Ok(Vec::new());
+        };
+        let mut statement =
+            conn.prepare_cached("SELECT parent, name FROM entry WHERE volume = ?1 AND kind <> 0")?;
+        let mut rows = statement.query([mirror])?;
+        let mut names = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (parent, name): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+            let is_live = self.layer.with_index(|index| {
+                index.directory(parent, seq).is_some_and(|directory| !directory.is_taken(&name, seq))
+            });
+            if is_live {
+                names.push((parent, name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// The paths of the fork at which it shows nodes that were moved there in the directory and that it has elsewhere.
+    fn paths_of_moved_names(&self) -> StoreResult<HashSet<StorePath>> {
+        if self.lower.is_pinned() {
+            return Ok(HashSet::new());
+        }
+        let paths = self.upper.read_transaction(|snapshot| {
+            let mut paths = HashSet::new();
+            for (parent, name) in self.moved_names(snapshot.tree.conn)? {
+                paths.extend(path_of(&snapshot.tree, parent)?.map(|parent| parent.child(&name)));
+            }
+            Ok(paths)
+        });
+        Ok(paths?)
     }
 }
 
@@ -203,7 +265,7 @@ impl<'a> MirrorUpdate<'a> {
     }
 
     fn run(mut self, scan: MirrorScan) -> StoreResult<HashMap<NodeId, NodeId>> {
-        let MirrorScan { placed, mirrored, gone } = scan;
+        let MirrorScan { placed, mirrored, gone, .. } = scan;
         let known = |placed: &PlacedNode| placed.node.and_then(|node| mirrored.get(&node));
         let is_moved = |placed: &PlacedNode| {
             known(placed).is_some_and(|known| (Some(known.row.parent), &known.name) != (placed.parent, &placed.name))

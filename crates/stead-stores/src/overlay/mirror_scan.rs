@@ -1,19 +1,21 @@
 //! Finds out what a host directory has now at the names that a fork has taken over, and which node of the fork or of its base
 //! each of these files is.
 //!
-//! Names decide: what has a name is the node that had the name before. A node that was moved is found where the fork has it, or
-//! where it was before. If the host still has the same file there (inode number and time of creation), that counts first.
+//! The host's files are recognized by inode number and time of creation, wherever they are now. Beyond that names decide, because
+//! many programs save a file by replacing it: what has a name is the node that had the name before.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use rusqlite::Connection;
+use stead_core::search::WalkOptions;
 use stead_core::store::{Attr, NodeId, NodeKind, NodePath, Page, StorePath, VersionTag};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::database::error::{Result, corrupt};
 use crate::overlay::OverlayStore;
 use crate::overlay::base_layer::entry_kind;
-use crate::overlay::live_node::is_id_of;
+use crate::overlay::live_node::{inode_bits_of, low_bits};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::tree::VolumeTree;
@@ -73,6 +75,22 @@ pub(super) struct MirrorScan {
     pub(super) mirrored: HashMap<i64, MirroredNode>,
     /// Those that the directory doesn't have any more, what is in a directory before the directory.
     pub(super) gone: Vec<i64>,
+    /// Directories into which nodes were moved and which the fork has not taken over. Until it has, these nodes count as gone.
+    pub(super) not_taken_over: Vec<StorePath>,
+}
+
+/// What identifies a file of the host as long as it exists: bits of the inode number, and the time of creation.
+type FileKey = (u64, i64);
+
+fn file_key(attr: &Attr) -> FileKey {
+    (low_bits(attr.node), attr.created.unwrap_or(attr.changed).0)
+}
+
+impl MirroredNode {
+    fn file_key(&self) -> Option<FileKey> {
+        let inode = self.host.and_then(|host| host.inode);
+        Some((inode.map_or_else(|| inode_bits_of(self.row.node), |inode| Some(low_bits(inode)))?, self.row.created))
+    }
 }
 
 /// A name that has something in the directory, and the nodes that it could be.
@@ -89,7 +107,7 @@ struct Place {
 /// How a place gets its node, the surest way first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// The same file of the host as before.
+    /// The same file of the host as before, under this name or another one.
     SameFile,
     /// What the fork has there, after a merge has put it there.
     MergedFromFork,
@@ -114,8 +132,12 @@ struct Scanner<'a> {
     base: VolumeTree<'a>,
     scan: MirrorScan,
     /// The mirror's nodes by directory and name.
-    by_name: HashMap<(i64, Vec<u8>), i64>,
+    by_name: HashMap<i64, HashMap<Vec<u8>, i64>>,
+    /// The mirror's nodes by the host's file that they were when the mirror got them.
+    by_file: HashMap<FileKey, i64>,
     used: HashSet<i64>,
+    /// The paths that have been placed, with their nodes.
+    paths: HashMap<StorePath, Option<i64>>,
 }
 
 impl OverlayStore {
@@ -132,9 +154,11 @@ impl OverlayStore {
             let mirror_tree = VolumeTree::new(conn, mirror.volume(), None);
             let fork = snapshot.tree;
             let base = VolumeTree { as_of: Some(self.layer.since), ..self.layer_tree(conn) };
-            let (used, by_name) = (HashSet::new(), HashMap::new());
+            let (used, by_name, by_file) = (HashSet::new(), HashMap::new(), HashMap::new());
             let scan = MirrorScan::default();
-            let mut scanner = Scanner { store: self, directory, moment, fork, base, scan, by_name, used };
+            let paths = HashMap::from([(StorePath::empty(), Some(base.root))]);
+            let mut scanner =
+                Scanner { store: self, directory, moment, fork, base, scan, by_name, by_file, used, paths };
             scanner.load_mirror(conn, &mirror_tree)?;
             scanner.run()
         });
@@ -146,18 +170,37 @@ impl Scanner<'_> {
     fn load_mirror(&mut self, conn: &Connection, mirror: &VolumeTree<'_>) -> Result<()> {
         let in_layer = load_host_files(conn, self.store.layer.volume)?;
         let in_mirror = load_host_files(conn, mirror.vol)?;
-        let (mirrored, by_name) = (&mut self.scan.mirrored, &mut self.by_name);
+        let Scanner { scan: MirrorScan { mirrored, .. }, by_name, by_file, .. } = self;
         mirror.all_entries(b"", &mut |row, name| {
             let mut found = [&in_mirror, &in_layer].into_iter().filter_map(|files| files.get(&row.node));
             let host = found.find(|(since, _)| *since == row.since).map(|(_, host)| *host);
-            by_name.insert((row.parent, name.to_vec()), row.node);
-            mirrored.insert(row.node, MirroredNode { row, name: name.to_vec(), host });
-            Ok(std::ops::ControlFlow::Continue(()))
+            by_name.entry(row.parent).or_default().insert(name.to_vec(), row.node);
+            let found = MirroredNode { row, name: name.to_vec(), host };
+            by_file.extend(found.file_key().map(|key| (key, row.node)));
+            mirrored.insert(row.node, found);
+            Ok(ControlFlow::Continue(()))
         })
     }
 
     fn run(mut self) -> Result<MirrorScan> {
-        let mut level = vec![(Some(self.base.root), StorePath::empty())];
+        self.place_below(Some(self.base.root), StorePath::empty())?;
+        if self.moment == MirrorMoment::Any {
+            self.place_moved()?;
+        }
+        let depth = |node: i64| {
+            let above = |node: &i64| self.scan.mirrored.get(node).map(|found| found.row.parent);
+            std::iter::successors(Some(node), above).take(stead_core::path::MAX_DEPTH + 2).count()
+        };
+        let gone = self.scan.mirrored.keys().copied().filter(|node| !self.used.contains(node));
+        let mut gone: Vec<(usize, i64)> = gone.map(|node| (depth(node), node)).collect();
+        gone.sort_unstable_by(|one, other| other.cmp(one));
+        self.scan.gone = gone.into_iter().map(|(_, node)| node).collect();
+        Ok(self.scan)
+    }
+
+    /// Places what is in a directory, and below it, as far as the mirror follows it.
+    fn place_below(&mut self, directory: Option<i64>, path: StorePath) -> Result<()> {
+        let mut level = vec![(directory, path)];
         while !level.is_empty() {
             let mut places = Vec::new();
             for (directory, path) in std::mem::take(&mut level) {
@@ -176,18 +219,53 @@ impl Scanner<'_> {
                 if placed.attr.kind == NodeKind::Directory {
                     level.push((placed.node, placed.path.clone()));
                 }
-                self.scan.placed.push(placed);
+                self.place(placed);
             }
         }
-        let depth = |node: i64| {
-            let above = |node: &i64| self.scan.mirrored.get(node).map(|found| found.row.parent);
-            std::iter::successors(Some(node), above).take(stead_core::path::MAX_DEPTH + 2).count()
-        };
-        let gone = self.scan.mirrored.keys().copied().filter(|node| !self.used.contains(node));
-        let mut gone: Vec<(usize, i64)> = gone.map(|node| (depth(node), node)).collect();
-        gone.sort_unstable_by(|one, other| other.cmp(one));
-        self.scan.gone = gone.into_iter().map(|(_, node)| node).collect();
-        Ok(self.scan)
+        Ok(())
+    }
+
+    fn place(&mut self, placed: PlacedNode) {
+        self.paths.insert(placed.path.clone(), placed.node);
+        self.scan.placed.push(placed);
+    }
+
+    /// Looks through the whole directory for nodes that are not where the mirror would find them.
+    fn place_moved(&mut self) -> Result<()> {
+        let is_sought = |(_, node): &(&FileKey, &i64)| !self.used.contains(node);
+        let sought: HashMap<FileKey, i64> =
+            self.by_file.iter().filter(is_sought).map(|(key, node)| (*key, *node)).collect();
+        if sought.is_empty() {
+            return Ok(());
+        }
+        let mut found: Vec<(StorePath, Attr, i64)> = Vec::new();
+        self.directory.walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
+            let kind = entry_kind(entry.attr.kind);
+            if let Some(&node) = sought.get(&file_key(&entry.attr))
+                && kind.is_some()
+                && self.kind_of(node) == kind
+            {
+                found.push((entry.path, entry.attr, node));
+            }
+            ControlFlow::Continue(())
+        })?;
+        found.sort_by(|(one, ..), (other, ..)| (one.depth(), one).cmp(&(other.depth(), other)));
+        for (path, attr, node) in found {
+            let is_placed = self.paths.contains_key(&path) || self.used.contains(&node);
+            let Some((parent, name)) = path.parent_and_name().filter(|_| !is_placed) else { continue };
+            let parent = StorePath::from_checked(parent);
+            let Some(&Some(parent_node)) = self.paths.get(&parent) else {
+                self.scan.not_taken_over.push(parent);
+                continue;
+            };
+            self.used.insert(node);
+            let (parent, name, is_same_file) = (Some(parent_node), name.to_vec(), true);
+            self.place(PlacedNode { path: path.clone(), attr, parent, name, node: Some(node), is_same_file });
+            if attr.kind == NodeKind::Directory {
+                self.place_below(Some(node), path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the names of a directory that the mirror follows and that have something: those that the fork has taken over. In a
@@ -204,6 +282,13 @@ impl Scanner<'_> {
                 (!taken.is_whole(index.newest()))
                     .then(|| taken.taken_names(index.newest()).map(<[u8]>::to_vec).collect())
             })
+        });
+        // What was moved to a name that the fork has not taken over is followed as well.
+        let mirrored_names = directory.and_then(|directory| self.by_name.get(&directory));
+        let taken = taken.map(|names| {
+            let mut names: HashSet<Vec<u8>> = names.into_iter().collect();
+            names.extend(mirrored_names.into_iter().flat_map(HashMap::keys).cloned());
+            names
         });
         let at = NodePath::from_root(path.clone());
         let mut found: Vec<(Vec<u8>, Attr)> = Vec::new();
@@ -227,7 +312,7 @@ impl Scanner<'_> {
             let same_kind = |row: Option<EntryRow>| row.filter(|row| row.kind == kind).map(|row| row.node);
             let (mut mirrored, mut in_fork, mut in_base) = (None, None, None);
             if let Some(directory) = directory {
-                let known = self.by_name.get(&(directory, name.clone()));
+                let known = mirrored_names.and_then(|names| names.get(&name));
                 mirrored = known.copied().filter(|node| self.kind_of(*node) == Some(kind));
                 in_fork = same_kind(self.fork.child(directory, &name)?);
                 in_base = same_kind(self.base.child(directory, &name)?);
@@ -260,7 +345,7 @@ impl Scanner<'_> {
                         return Ok(Some(node));
                     }
                 }
-                None
+                self.find_moved(&place.placed.attr)?
             }
             Round::MergedFromFork => place.in_fork.filter(|_| self.moment == MirrorMoment::AfterMerge),
             Round::SameName => place.mirrored,
@@ -275,12 +360,30 @@ impl Scanner<'_> {
 
     /// Whether a node was this file of the host when it was last looked at.
     fn is_same_file(&self, node: i64, attr: &Attr) -> Result<bool> {
-        let (created, inode) = match self.scan.mirrored.get(&node) {
-            Some(mirrored) => (Some(mirrored.row.created), mirrored.host.and_then(|host| host.inode)),
-            None => (self.base.node(node)?.map(|row| row.created), None),
+        let key = match self.scan.mirrored.get(&node) {
+            Some(mirrored) => mirrored.file_key(),
+            None => self.base.node(node)?.and_then(|row| Some((inode_bits_of(node)?, row.created))),
         };
-        let has_inode = inode.map_or_else(|| is_id_of(node, attr.node), |inode| inode == attr.node);
-        Ok(has_inode && created == Some(attr.created.unwrap_or(attr.changed).0))
+        Ok(key == Some(file_key(attr)))
+    }
+
+    /// The node that is this file of the host and has left its place.
+    fn find_moved(&self, attr: &Attr) -> Result<Option<i64>> {
+        let Some(&node) = self.by_file.get(&file_key(attr)) else { return Ok(None) };
+        if self.used.contains(&node) || self.kind_of(node) != entry_kind(attr.kind) {
+            return Ok(None);
+        }
+        // A file that has two names stays where it was.
+        let former = self.stat(&NodePath::from_root(self.mirrored_path(node)))?;
+        Ok((former.map(|former| former.node) != Some(attr.node)).then_some(node))
+    }
+
+    /// The path that a node has in the mirror.
+    fn mirrored_path(&self, node: i64) -> StorePath {
+        let above = |found: &&MirroredNode| self.scan.mirrored.get(&found.row.parent);
+        let nodes = std::iter::successors(self.scan.mirrored.get(&node), |found| above(found));
+        let names: Vec<&[u8]> = nodes.take(stead_core::path::MAX_DEPTH).map(|found| &*found.name).collect();
+        names.into_iter().rev().fold(StorePath::empty(), |path, name| path.child(name))
     }
 }
 

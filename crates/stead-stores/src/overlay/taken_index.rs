@@ -1,5 +1,5 @@
 //! Which names a base layer has taken over, in memory. Names are only added, so the index is brought up to date with the rows after
-//! the last one that it has. A directory that a merge has moved in the host directory gets its new path when the mirror has it.
+//! the last one that it has. A directory that was moved in the host directory gets its new path when the fork takes the move in.
 //!
 //! A caller reads in a transaction, which may be older than the index. So every entry has its number in the table `taken_name`, and a
 //! caller passes the newest number that its transaction sees.

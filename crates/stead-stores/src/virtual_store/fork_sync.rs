@@ -78,6 +78,20 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     Ok(loaded)
 }
 
+/// The revision of the mirror of a host directory up to which the fork of the directory has its changes.
+pub(crate) fn synced_revision(conn: &Connection, mirror: i64) -> Result<Option<i64>> {
+    let fork: Option<i64> = conn
+        .prepare_cached("SELECT volume FROM fork_sync WHERE target = ?1 LIMIT 1")?
+        .query_row([mirror], |row| row.get(0))
+        .optional()?;
+    fork.map(|fork| Ok(load(conn, fork)?.sync.target_revision.0)).transpose()
+}
+
+/// Whether a fork has taken in something.
+pub(crate) fn has_syncs(conn: &Connection) -> Result<bool> {
+    Ok(conn.prepare_cached("SELECT 1 FROM fork_sync WHERE number > 0 LIMIT 1")?.exists([])?)
+}
+
 /// The volumes whose history has the merges of forks of a volume: the volume itself or, if it is the mirror of a host directory,
 /// the ledgers of the directory.
 fn merged_volumes(conn: &Connection, target: i64) -> Result<Vec<i64>> {
@@ -138,6 +152,8 @@ impl WriteTransaction<'_> {
         if number != new.after {
             return Err(StoreError::Conflict.into());
         }
+        // A fork of a host directory finds directories there where they were at its last sync.
+        self.invalidate_directories()?;
         let number = number + 1;
         // An operation that changed nothing in the fork can't be undone there.
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());

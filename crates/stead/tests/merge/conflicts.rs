@@ -62,8 +62,8 @@ for_each_store! {
         let stead = forked(&project);
         remove(&stead, "/forks/draft/README.md");
         write(&stead, "/code/README.md", "changed\n");
-        remove(&stead, "/code/src/lib.rs");
         write(&stead, "/forks/draft/src/lib.rs", "changed\n");
+        remove(&stead, "/code/src/lib.rs");
         assert_conflicts(
             &stead,
             &[("/code/README.md", "deleted/changed"), ("/code/src/lib.rs", "deleted/changed")],

@@ -70,8 +70,8 @@ for_each_store! {
         let stead = forked(&project);
         rename(&stead, "/forks/draft/src/main.rs", "/forks/draft/src/app.rs");
         write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
-        rename(&stead, "/code/README.md", "/code/INTRO.md");
         write(&stead, "/forks/draft/README.md", "changed\n");
+        rename(&stead, "/code/README.md", "/code/INTRO.md");
         merge_clean(&stead, "draft");
         assert_eq!(read(&stead, "/code/src/app.rs"), "1\n2\n3\n4\n5\n6\nseven\n");
         assert_eq!(read(&stead, "/code/INTRO.md"), "changed\n");
@@ -204,6 +204,8 @@ for_each_store! {
                 assert!(merged.contains(&format!("{prefix} {line}\n")), "{prefix} {line}");
             }
         }
+        // If the last merge had nothing to do, the fork gets the target's last lines with an update.
+        update(&stead, "draft");
         assert_eq!(read(&stead, "/forks/draft/shared"), merged);
     }
 }

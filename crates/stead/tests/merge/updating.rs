@@ -84,16 +84,20 @@ for_each_store! {
         let project = Project::new(store);
         let stead = forked(&project);
         write(&stead, "/forks/draft/own", "o\n");
-        let before = files(&stead, "/forks/draft");
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
         write(&stead, "/code/new", "n\n");
         write(&stead, "/code/README.md", "changed\n");
+        write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
+        let before = files(&stead, "/forks/draft");
         let operation = update(&stead, "draft").operation.unwrap();
         let after = files(&stead, "/forks/draft");
+        assert_eq!(read(&stead, "/forks/draft/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
         stead.vfs().undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
         assert_eq!(files(&stead, "/forks/draft"), before);
         // The undone update doesn't count: a merge doesn't undo the target's changes.
         merge_clean(&stead, "draft");
         assert_eq!(read(&stead, "/code/README.md"), "changed\n");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
         assert!(exists(&stead, "/code/new") && exists(&stead, "/code/own"));
         assert_eq!(files(&stead, "/forks/draft"), after);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{
-    Content, ContentId, ContentRef, History, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber,
+    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, RevisionNumber,
     StoreError, StoreResult, VersionTag,
 };
 use stead_core::{Clock, SystemClock, Timestamp};

@@ -19,7 +19,7 @@ use crate::vfs::history::execute::is_race;
 use crate::vfs::history::merge::choices::RuleChoices;
 use crate::vfs::history::merge::describe::MergeConflictKind;
 use crate::vfs::history::merge::plan::{
-    Direction, SideView, expected_directories, node_sides, nodes_by_path, order,
+    Direction, SideView, expected_directories, free_paths, node_sides, nodes_by_path, order,
 };
 use crate::vfs::history::merge::records::{CommittedMerge, last_merge, merge_records};
 use crate::vfs::history::merge::{ForkHandle, MergeChange, MergeOptions, MergeResult, authors, store_error};
@@ -87,7 +87,9 @@ impl Call<'_> {
         }
         let left_out = planned.plan.left_out.clone();
         result.left_out = self.left_out_paths(group, &sides, &left_out);
-        let mut steps = order(group, revert_plan(planned.plan.targets), &sides.in_target).map_err(failed)?;
+        let free = free_paths(&sides, Direction::IntoTarget);
+        let mut steps =
+            order(group, revert_plan(planned.plan.targets), &sides.in_target, free).map_err(failed)?;
         for conflict in &steps.conflicts {
             let sides = node_sides(&sides, Direction::IntoTarget).remove(&conflict.node).unwrap_or_default();
             let (node, kind, related) = (conflict.node, TreeConflictKind::NameTaken, Vec::new());
@@ -184,8 +186,9 @@ impl Call<'_> {
                 result.conflicts.push(described.map_err(failed)?);
             }
             result.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
-            let steps =
-                order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork).map_err(failed)?;
+            let free = free_paths(&sides, Direction::IntoFork);
+            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)
+                .map_err(failed)?;
             result.changes = self.visible_changes(&group, &steps);
             result.left_out = self.left_out_paths(&group, &sides, &planned.plan.left_out);
             if options.dry_run {
@@ -231,7 +234,8 @@ impl Call<'_> {
         };
         let monitor = self.cancellation_monitor();
         let by_path = nodes_by_path(sides, direction);
-        let mut view = SideView { ours, current, by_path, direction, monitor, merged_bytes: 0 };
+        let free = free_paths(sides, direction);
+        let mut view = SideView { ours, current, by_path, free, direction, monitor, merged_bytes: 0 };
         let mut choices = RuleChoices {
             rules: &options.rules,
             direction,
@@ -316,7 +320,8 @@ impl Call<'_> {
             let top = StorePath::empty();
             let planned = self.plan_sides(&sides, Direction::IntoFork, store, &top, &options)?;
             let group = StoreGroup { store: fork.store, workspaces: Vec::new() };
-            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork)?;
+            let free = free_paths(&sides, Direction::IntoFork);
+            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)?;
             let operation = Some(merge.operation);
             let target_revision = sides.target_revision;
             let mut sync = new_sync(&sides, &planned, &steps, target_revision, operation, left_out);

@@ -1,15 +1,15 @@
 //! Plans a merge or an update from the three sides of a fork.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use crate::history::merge::{MAX_MERGE_SIZE, merge};
 use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
 use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
-use crate::history::{PlannedContent, RevertPlan, RevertSteps, order_steps};
+use crate::history::{PlannedContent, RevertPlan, RevertSteps, StoreView, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
+    Attr, ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
     StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
@@ -48,6 +48,8 @@ pub(super) struct SideView<'a> {
     pub(super) current: &'a HashMap<NodeId, CurrentNode>,
     /// The nodes by path, if the Store itself has other ids for them.
     pub(super) by_path: Option<HashMap<&'a StorePath, NodeId>>,
+    /// The paths that count as free.
+    pub(super) free: &'a HashSet<StorePath>,
     pub(super) direction: Direction,
     pub(super) monitor: Option<Arc<dyn CallMonitor>>,
     /// How many bytes of merged text the plan holds.
@@ -80,6 +82,9 @@ impl MergeView for SideView<'_> {
     fn child(&mut self, directory: NodeId, name: &[u8]) -> StoreResult<Option<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(None) };
         let path = directory.path.child(name);
+        if self.free.contains(&path) {
+            return Ok(None);
+        }
         match self.ours.stat(&NodePath::from_root(path.clone())) {
             Ok(attr) => Ok(Some(self.known_id(&path, attr.node))),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
@@ -90,8 +95,11 @@ impl MergeView for SideView<'_> {
     fn children(&mut self, directory: NodeId) -> StoreResult<Vec<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(Vec::new()) };
         let listing = self.ours.list(&NodePath::from_root(directory.path.clone()), &Page::ALL)?;
-        let id = |entry: &Entry| self.known_id(&directory.path.child(entry.name.as_bytes()), entry.attr.node);
-        Ok(listing.entries.iter().map(id).collect())
+        let id = |entry: &Entry| {
+            let path = directory.path.child(entry.name.as_bytes());
+            (!self.free.contains(&path)).then(|| self.known_id(&path, entry.attr.node))
+        };
+        Ok(listing.entries.iter().filter_map(id).collect())
     }
 
     fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>> {
@@ -147,11 +155,43 @@ impl MergeView for SideView<'_> {
     }
 }
 
+/// The paths that count as free on the side that gets changed.
+pub(super) fn free_paths(sides: &ForkSides, direction: Direction) -> &HashSet<StorePath> {
+    static NONE: LazyLock<HashSet<StorePath>> = LazyLock::new(HashSet::new);
+    match direction {
+        Direction::IntoTarget => &NONE,
+        Direction::IntoFork => &sides.shown_twice,
+    }
+}
+
+/// The side that gets changed, with paths that count as free.
+struct WithFreePaths<'a> {
+    live: LiveStoreView<'a>,
+    free: &'a HashSet<StorePath>,
+}
+
+impl StoreView for WithFreePaths<'_> {
+    fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        if self.free.contains(path) { Ok(None) } else { self.live.stat(path) }
+    }
+
+    fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
+        let mut names = self.live.child_names(path)?;
+        names.retain(|name| !self.free.contains(&path.child(name)));
+        Ok(names)
+    }
+
+    fn read(&mut self, content: &ContentRef) -> StoreResult<Vec<u8>> {
+        self.live.read(content)
+    }
+}
+
 /// Orders planned nodes into steps on a Store.
 pub(super) fn order(
     group: &StoreGroup<'_>,
     plan: RevertPlan,
     current: &HashMap<NodeId, CurrentNode>,
+    free: &HashSet<StorePath>,
 ) -> StoreResult<RevertSteps> {
     let store = &**group.store;
     let is_directory = |path: &&StorePath| {
@@ -161,7 +201,7 @@ pub(super) fn order(
     let root = StorePath::empty();
     let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
     let temp_directory = mount_paths.find(is_directory).unwrap_or(&root);
-    order_steps(plan, current, temp_directory, &mut LiveStoreView(store))
+    order_steps(plan, current, temp_directory, &mut WithFreePaths { live: LiveStoreView(store), free })
 }
 
 /// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race. `own_ids`
