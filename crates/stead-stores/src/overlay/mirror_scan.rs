@@ -4,6 +4,7 @@
 //! The host's files are recognized by inode number and time of creation, wherever they are now. Beyond that names decide, because
 //! many programs save a file by replacing it: what has a name is the node that had the name before.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -138,6 +139,8 @@ struct Scanner<'a> {
     used: HashSet<i64>,
     /// The paths that have been placed, with their nodes.
     paths: HashMap<StorePath, Option<i64>>,
+    /// See [`Scanner::known_files`].
+    known_files: OnceCell<Vec<(StorePath, Attr, i64)>>,
 }
 
 impl OverlayStore {
@@ -157,8 +160,20 @@ impl OverlayStore {
             let (used, by_name, by_file) = (HashSet::new(), HashMap::new(), HashMap::new());
             let scan = MirrorScan::default();
             let paths = HashMap::from([(StorePath::empty(), Some(base.root))]);
-            let mut scanner =
-                Scanner { store: self, directory, moment, fork, base, scan, by_name, by_file, used, paths };
+            let known_files = OnceCell::new();
+            let mut scanner = Scanner {
+                store: self,
+                directory,
+                moment,
+                fork,
+                base,
+                scan,
+                by_name,
+                by_file,
+                used,
+                paths,
+                known_files,
+            };
             scanner.load_mirror(conn, &mirror_tree)?;
             scanner.run()
         });
@@ -230,18 +245,15 @@ impl Scanner<'_> {
         self.scan.placed.push(placed);
     }
 
-    /// Looks through the whole directory for nodes that are not where the mirror would find them.
-    fn place_moved(&mut self) -> Result<()> {
-        let is_sought = |(_, node): &(&FileKey, &i64)| !self.used.contains(node);
-        let sought: HashMap<FileKey, i64> =
-            self.by_file.iter().filter(is_sought).map(|(key, node)| (*key, *node)).collect();
-        if sought.is_empty() {
-            return Ok(());
+    /// Where the host has each file that the mirror knows, from the top down. The first call looks through the whole directory.
+    fn known_files(&self) -> Result<&[(StorePath, Attr, i64)]> {
+        if let Some(found) = self.known_files.get() {
+            return Ok(found);
         }
         let mut found: Vec<(StorePath, Attr, i64)> = Vec::new();
         self.directory.walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
             let kind = entry_kind(entry.attr.kind);
-            if let Some(&node) = sought.get(&file_key(&entry.attr))
+            if let Some(&node) = self.by_file.get(&file_key(&entry.attr))
                 && kind.is_some()
                 && self.kind_of(node) == kind
             {
@@ -250,7 +262,15 @@ impl Scanner<'_> {
             ControlFlow::Continue(())
         })?;
         found.sort_by(|(one, ..), (other, ..)| (one.depth(), one).cmp(&(other.depth(), other)));
-        for (path, attr, node) in found {
+        Ok(self.known_files.get_or_init(|| found))
+    }
+
+    /// Places the nodes that are where the mirror doesn't look for them.
+    fn place_moved(&mut self) -> Result<()> {
+        if self.by_file.values().all(|node| self.used.contains(node)) {
+            return Ok(());
+        }
+        for (path, attr, node) in self.known_files()?.to_vec() {
             let is_placed = self.paths.contains_key(&path) || self.used.contains(&node);
             let Some((parent, name)) = path.parent_and_name().filter(|_| !is_placed) else { continue };
             let parent = StorePath::from_checked(parent);
@@ -348,14 +368,23 @@ impl Scanner<'_> {
                 self.find_moved(&place.placed.attr)?
             }
             Round::MergedFromFork => place.in_fork.filter(|_| self.moment == MirrorMoment::AfterMerge),
-            Round::SameName => place.mirrored,
+            Round::SameName => self.unless_elsewhere(place.mirrored, place)?,
             Round::AddedByBoth => match place.in_fork {
                 Some(node) if self.kind_of(node).is_none() && self.base.node(node)?.is_none() => Some(node),
                 _ => None,
             },
-            Round::FormerName => place.in_base,
+            Round::FormerName => self.unless_elsewhere(place.in_base, place)?,
         };
         Ok(node.filter(|node| !self.used.contains(node)))
+    }
+
+    /// The node that had a name, unless it is a directory that is elsewhere now. Files are often saved by replacing them, directories
+    /// are not, so only for them it is worth to look.
+    fn unless_elsewhere(&self, node: Option<i64>, place: &Place) -> Result<Option<i64>> {
+        let Some(node) = node.filter(|_| place.placed.attr.kind == NodeKind::Directory) else { return Ok(node) };
+        let has_file = self.scan.mirrored.get(&node).is_some_and(|found| found.file_key().is_some());
+        let is_elsewhere = has_file && self.known_files()?.iter().any(|(_, _, found)| *found == node);
+        Ok((!is_elsewhere).then_some(node))
     }
 
     /// Whether a node was this file of the host when it was last looked at.

@@ -46,6 +46,8 @@ enum TargetStore {
 }
 
 impl TargetStore {
+    const ALL: [TargetStore; 2] = [TargetStore::Virtual, TargetStore::Physical];
+
     /// A configuration that is written for a Virtual Store, with this Store in its place.
     fn configure(self, text: &str, directory: &Path) -> String {
         match self {

@@ -93,7 +93,7 @@ for_each_store! {
                     // A file that was renamed in the directory was shown under both names. Since the merge the fork decides about
                     // the new name, so it has the file only once.
                     let is_kept = |(path, state): (&String, &_)| before.1.get(path) == Some(state);
-                    assert!(fork.iter().all(is_kept), "seed {seed}: {fork:?}");
+                    assert!(fork.iter().all(is_kept), "seed {seed}: {fork:?} {:?}", before.1);
                     let mut missing = before.1.keys().filter(|path| !fork.contains_key(*path));
                     assert!(missing.all(|path| target.contains_key(path)), "seed {seed}: {fork:?}");
                 }
