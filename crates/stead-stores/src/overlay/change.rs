@@ -19,11 +19,14 @@ const TRIES_PER_STEP: usize = 256;
 impl OverlayStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
         check_reserved_names(&change)?;
-        if change.records.iter().any(|record| matches!(record, CompanionRecord::ForkSync(_))) {
-            self.take_over_mirrored_names()?;
-        }
+        let is_sync = change.records.iter().any(|record| matches!(record, CompanionRecord::ForkSync(_)));
         let prepared = self.upper.prepare_change(change)?;
-        self.take_over_paths(&prepared)?;
+        if is_sync {
+            // Its paths are those that the fork is about to have. Most of them were taken over for the merge.
+            self.take_over_mirrored_names()?;
+        } else {
+            self.take_over_paths(&prepared)?;
+        }
         let mut live_facts = LiveFacts::default();
         let step_count = prepared.steps.lock().len();
         for _ in 0..TRIES_PER_STEP * (step_count + 1) {
