@@ -24,6 +24,8 @@ use crate::virtual_store::tree::VolumeTree;
 pub(crate) struct LoadedSync {
     pub(crate) target: i64,
     pub(crate) sync: ForkSync,
+    /// The number of the sync that counts. Newer ones, up to the number in `sync`, don't.
+    counting: i64,
 }
 
 /// Inserts the first sync of a fork: it has everything that its target has at this revision.
@@ -70,7 +72,7 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
                 marked: BTreeSet::new(),
                 merges: BTreeSet::new(),
             };
-            loaded = Some(LoadedSync { target, sync });
+            loaded = Some(LoadedSync { target, sync, counting: number });
         }
     }
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
@@ -152,6 +154,13 @@ impl WriteTransaction<'_> {
         if number != new.after {
             return Err(StoreError::Conflict.into());
         }
+        // Without those that don't count, because this one doesn't rely on them. If the undo of one of them is undone later, both sides
+        // get the same changes again.
+        let counting = load(self.conn, fork)?.counting;
+        for table in ["fork_sync", "fork_sync_node"] {
+            let sql = format!("DELETE FROM {table} WHERE volume = ?1 AND number > ?2");
+            self.conn.prepare_cached(&sql)?.execute([fork, counting])?;
+        }
         // A fork of a host directory finds directories there where they were at its last sync.
         self.invalidate_directories()?;
         let number = number + 1;
@@ -208,7 +217,7 @@ impl VirtualStore {
     pub(crate) fn fork_sides(&self, query: SidesQuery) -> Result<ForkSides> {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
-            let LoadedSync { target, sync } = load(conn, self.volume.id)?;
+            let LoadedSync { target, sync, .. } = load(conn, self.volume.id)?;
             let revision = newest_revision(conn)?;
             let (namespace, root) = target_volume(conn, target)?;
             let target_store = volume_store_id(self.database.id(), &namespace);

@@ -58,6 +58,21 @@ for_each_store! {
 }
 
 for_each_store! {
+    fn g23_g28_a_merge_that_was_undone_and_made_again_is_the_base_of_the_next_one(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+        let operation = merge_clean(&stead, "draft").operation.unwrap();
+        stead.vfs().undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
+        merge_clean(&stead, "draft");
+        write(&stead, "/forks/draft/src/main.rs", "eins\n2\n3\n4\n5\n6\n7\n");
+        write(&stead, "/code/src/main.rs", "one\n2\n3\n4\n5\n6\nsieben\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "eins\n2\n3\n4\n5\n6\nsieben\n");
+    }
+}
+
+for_each_store! {
     fn g23_line_authors_are_kept_after_the_fork_is_gone(store) {
         let project = Project::new(store);
         let reviewer = project.open("reviewer");
