@@ -12,7 +12,8 @@ use crate::identity::OperationId;
 use crate::name::escape_name;
 use crate::path::VfsPath;
 use crate::store::{
-    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StorePath, StoreResult,
+    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StorePath,
+    StoreResult,
 };
 use crate::workspace::ApprovalPolicy;
 
@@ -95,7 +96,17 @@ impl ForkSides {
     pub fn new(target: StoreId, sync: ForkSync, revision: RevisionNumber) -> Self {
         let (nodes, in_target, in_fork) = (BTreeMap::new(), HashMap::new(), HashMap::new());
         let (target_revision, target_ids, shown_twice) = (revision, None, HashSet::new());
-        ForkSides { target, sync, revision, target_revision, nodes, in_target, in_fork, target_ids, shown_twice }
+        ForkSides {
+            target,
+            sync,
+            revision,
+            target_revision,
+            nodes,
+            in_target,
+            in_fork,
+            target_ids,
+            shown_twice,
+        }
     }
 }
 

@@ -14,9 +14,7 @@ use stead_core::store::{
     Attr, Change, Content, DisplacedContent, ForkSides, IfMissing, NodeId, NodeKind, NodePath, Parents,
     Precondition, PutOptions, Replace, SidesQuery, Step, StorePath, Subtree, VersionTag,
 };
-use stead_core::{
-    Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock,
-};
+use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
 
 use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
@@ -268,7 +266,8 @@ impl<'a> MirrorUpdate<'a> {
         let MirrorScan { placed, mirrored, gone, .. } = scan;
         let known = |placed: &PlacedNode| placed.node.and_then(|node| mirrored.get(&node));
         let is_moved = |placed: &PlacedNode| {
-            known(placed).is_some_and(|known| (Some(known.row.parent), &known.name) != (placed.parent, &placed.name))
+            known(placed)
+                .is_some_and(|known| (Some(known.row.parent), &known.name) != (placed.parent, &placed.name))
         };
         // Nothing that moves is in the way of anything else then.
         for (number, placed) in placed.iter().enumerate().filter(|(_, placed)| is_moved(placed)) {
@@ -278,8 +277,7 @@ impl<'a> MirrorUpdate<'a> {
         }
         for node in &gone {
             if let Some(known) = mirrored.get(node) {
-                let subtree =
-                    if known.row.is_directory() { Subtree::EmptyDirectory } else { Subtree::File };
+                let subtree = if known.row.is_directory() { Subtree::EmptyDirectory } else { Subtree::File };
                 self.batch.push(remove(place_of(known), subtree));
             }
         }
@@ -331,7 +329,9 @@ impl<'a> MirrorUpdate<'a> {
     }
 
     fn add_file(&mut self, placed: &PlacedNode, known: Option<&MirroredNode>) -> StoreResult<()> {
-        if known.is_some_and(|known| known.tag() == Some(placed.attr.tag) && known.row.mode == placed.attr.mode) {
+        if known
+            .is_some_and(|known| known.tag() == Some(placed.attr.tag) && known.row.mode == placed.attr.mode)
+        {
             return Ok(());
         }
         let found = self.store.find_node(self.directory, &placed.path, None, |_| Ok(()))?;
@@ -456,10 +456,7 @@ fn store_host_file(conn: &Connection, volume: i64, node: i64, attr: &Attr) -> Re
 
 /// A node's place in the mirror.
 fn place_of(known: &MirroredNode) -> NodePath {
-    NodePath {
-        base: NodeId(known.row.parent.cast_unsigned()),
-        path: StorePath::empty().child(&known.name),
-    }
+    NodePath { base: NodeId(known.row.parent.cast_unsigned()), path: StorePath::empty().child(&known.name) }
 }
 
 /// Where a node lies while others are moved.

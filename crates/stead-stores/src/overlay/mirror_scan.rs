@@ -90,7 +90,10 @@ fn file_key(attr: &Attr) -> FileKey {
 impl MirroredNode {
     fn file_key(&self) -> Option<FileKey> {
         let inode = self.host.and_then(|host| host.inode);
-        Some((inode.map_or_else(|| inode_bits_of(self.row.node), |inode| Some(low_bits(inode)))?, self.row.created))
+        Some((
+            inode.map_or_else(|| inode_bits_of(self.row.node), |inode| Some(low_bits(inode)))?,
+            self.row.created,
+        ))
     }
 }
 
@@ -290,12 +293,7 @@ impl Scanner<'_> {
 
     /// Adds the names of a directory that the mirror follows and that have something: those that the fork has taken over. In a
     /// directory that the fork has made or taken over whole, these are all names.
-    fn add_places(
-        &self,
-        directory: Option<i64>,
-        path: &StorePath,
-        places: &mut Vec<Place>,
-    ) -> Result<()> {
+    fn add_places(&self, directory: Option<i64>, path: &StorePath, places: &mut Vec<Place>) -> Result<()> {
         let taken: Option<Vec<Vec<u8>>> = directory.and_then(|directory| {
             self.store.layer.with_index(|index| {
                 let taken = index.directory(directory, index.newest())?;
@@ -381,7 +379,9 @@ impl Scanner<'_> {
     /// The node that had a name, unless it is a directory that is elsewhere now. Files are often saved by replacing them, directories
     /// are not, so only for them it is worth to look.
     fn unless_elsewhere(&self, node: Option<i64>, place: &Place) -> Result<Option<i64>> {
-        let Some(node) = node.filter(|_| place.placed.attr.kind == NodeKind::Directory) else { return Ok(node) };
+        let Some(node) = node.filter(|_| place.placed.attr.kind == NodeKind::Directory) else {
+            return Ok(node);
+        };
         let has_file = self.scan.mirrored.get(&node).is_some_and(|found| found.file_key().is_some());
         let is_elsewhere = has_file && self.known_files()?.iter().any(|(_, _, found)| *found == node);
         Ok((!is_elsewhere).then_some(node))

@@ -51,7 +51,11 @@ impl OverlayStore {
         self.take_over_part(TakenPart { directory, path: live.path, rest: vec![name] }, monitor)
     }
 
-    pub(super) fn take_over_part(&self, part: TakenPart, monitor: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
+    pub(super) fn take_over_part(
+        &self,
+        part: TakenPart,
+        monitor: Option<&Arc<dyn CallMonitor>>,
+    ) -> StoreResult<()> {
         let TakenPart { directory, mut path, rest } = part;
         let lower = self.lower.get()?;
         let (mut names, mut parent) = (Vec::new(), ParentOf::Node(directory));

@@ -150,16 +150,16 @@ fn g21_a_program_makes_executable_what_the_fork_wrote() {
     let project = Project::new(TargetStore::Physical);
     let stead = forked(&project);
     write(&stead, "/forks/draft/README.md", "fork\n");
-    stead
-        .vfs()
-        .write_with("/forks/draft/src/lib.rs", "a\nb\nc\n", &WriteOptions::new().mode(0o755))
-        .unwrap();
+    stead.vfs().write_with("/forks/draft/src/lib.rs", "a\nb\nc\n", &WriteOptions::new().mode(0o755)).unwrap();
     fs::set_permissions(project.host("README.md"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(project.host("src/lib.rs"), "host\n").unwrap();
     merge_clean(&stead, "draft");
     let mode = |path| fs::metadata(project.host(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("README.md"), mode("src/lib.rs")), (0o755, 0o755));
-    assert_eq!((&*host_text(&project, "README.md"), &*host_text(&project, "src/lib.rs")), ("fork\n", "host\n"));
+    assert_eq!(
+        (&*host_text(&project, "README.md"), &*host_text(&project, "src/lib.rs")),
+        ("fork\n", "host\n")
+    );
 }
 
 #[test]
@@ -217,8 +217,7 @@ fn g26_what_a_program_writes_between_planning_and_writing_is_never_overwritten()
     write(&stead, "/forks/draft/README.md", "fork\n");
     // So that there are lines to be merged, which asks the monitor after the directory was read.
     fs::write(project.host("src/main.rs"), "1\n2\n3\n4\n5\n6\nhost\n").unwrap();
-    let program =
-        Arc::new(RacingProgram { file: project.host("src/main.rs"), writes: AtomicUsize::new(0) });
+    let program = Arc::new(RacingProgram { file: project.host("src/main.rs"), writes: AtomicUsize::new(0) });
     let vfs = stead.vfs().with_monitor(Arc::clone(&program) as Arc<dyn CallMonitor>);
     let prefix = stead_core::VfsPath::parse("/forks/draft").unwrap();
     let workspace = stead.vfs().workspaces().find(|workspace| *workspace.prefix() == prefix).unwrap();
@@ -239,8 +238,24 @@ fn g28_after_a_merge_the_base_is_what_the_directory_has() {
     let mut lines = ["1", "2", "3", "4", "5", "6", "7"];
     for (ours, theirs) in [("one", "seven"), ("eins", "sieben"), ("un", "sept")] {
         let text = |lines: &[&str]| lines.join("\n") + "\n";
-        write(&stead, "/forks/draft/src/main.rs", &text(&{ let mut fork = lines; fork[0] = ours; fork }));
-        fs::write(project.host("src/main.rs"), text(&{ let mut host = lines; host[6] = theirs; host })).unwrap();
+        write(
+            &stead,
+            "/forks/draft/src/main.rs",
+            &text(&{
+                let mut fork = lines;
+                fork[0] = ours;
+                fork
+            }),
+        );
+        fs::write(
+            project.host("src/main.rs"),
+            text(&{
+                let mut host = lines;
+                host[6] = theirs;
+                host
+            }),
+        )
+        .unwrap();
         merge_clean(&stead, "draft");
         (lines[0], lines[6]) = (ours, theirs);
         assert_eq!(host_text(&project, "src/main.rs"), text(&lines));

@@ -4,8 +4,8 @@
 
 mod conflicts;
 mod git_text;
-mod host_programs;
 mod history;
+mod host_programs;
 mod killed;
 mod merging;
 mod other_owners;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{
-    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, RevisionNumber,
-    StoreError, StoreResult, VersionTag,
+    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, RevisionNumber, StoreError, StoreResult,
+    VersionTag,
 };
 use stead_core::{Clock, SystemClock, Timestamp};
 

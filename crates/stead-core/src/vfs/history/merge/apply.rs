@@ -127,10 +127,11 @@ impl Call<'_> {
             let expected = expected_directories(&steps, &sides.in_target, own_ids);
             let mut records = merge_records(fork.fork, fork.store.id(), operation, sides.revision, &left_out)
                 .map_err(failed)?;
-            records.extend(authors::line_author_records(self, &steps, fork.store, own_ids.is_some()).map_err(failed)?);
+            records.extend(
+                authors::line_author_records(self, &steps, fork.store, own_ids.is_some()).map_err(failed)?,
+            );
             // A Store with ids of its own gives what is new an id of its own.
-            let revive =
-                if own_ids.is_some() { BTreeMap::new() } else { std::mem::take(&mut steps.revive) };
+            let revive = if own_ids.is_some() { BTreeMap::new() } else { std::mem::take(&mut steps.revive) };
             let steps = std::mem::take(&mut steps.steps);
             let applied = self.apply_with(target, steps, ChangeStage::Intermediate, |change| {
                 change.records.extend(records);

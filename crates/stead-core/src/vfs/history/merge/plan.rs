@@ -9,8 +9,8 @@ use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
 use crate::history::{PlannedContent, RevertPlan, RevertSteps, StoreView, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    Attr, ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError, StorePath,
-    StoreResult,
+    Attr, ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, Page, Store, StoreError,
+    StorePath, StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
 use crate::vfs::history::{StoreGroup, read_content};
@@ -60,10 +60,7 @@ pub(super) struct SideView<'a> {
 const FOREIGN_ID: u64 = 1 << 63;
 
 /// The nodes of the side that gets changed, by path, if its Store itself has other ids for them.
-pub(super) fn nodes_by_path(
-    sides: &ForkSides,
-    direction: Direction,
-) -> Option<HashMap<&StorePath, NodeId>> {
+pub(super) fn nodes_by_path(sides: &ForkSides, direction: Direction) -> Option<HashMap<&StorePath, NodeId>> {
     let has_other_ids = direction == Direction::IntoTarget && sides.target_ids.is_some();
     has_other_ids.then(|| sides.in_target.iter().map(|(&node, current)| (&current.path, node)).collect())
 }
