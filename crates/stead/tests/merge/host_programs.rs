@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use stead::ArchiveLookup;
 use stead_core::monitor::{CallMonitor, StopReason};
 use stead_core::vfs::{ForkHandle, UndoOptions, UndoTarget, WriteOptions};
 
@@ -347,6 +348,10 @@ fn g23_the_database_is_whole_after_merges_of_a_directory() {
     for (name, report) in stores.verify(&mut |_, _| ()).unwrap() {
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
     }
+    // What was found in the directory is no one's change, so the audit has no record of it, and misses none.
+    let audit = stores.audit_access().unwrap().unwrap();
+    let verified = audit.verify(&ArchiveLookup::default(), &mut |_| ()).unwrap();
+    assert!(verified.problems.is_empty(), "{:?}", verified.problems);
     // With the fork, what was stored for it goes.
     drop(stead.discard("draft").unwrap());
     for (name, report) in stores.verify(&mut |_, _| ()).unwrap() {
