@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use stead_core::store::{Fork, Store, StoreError, StorePath};
+use stead_core::store::{Fork, Store, StoreError, StoreId, StorePath};
 use stead_core::vfs::{DiffOptions, Difference, ForkHandle, MergeOptions, MergeResult};
 use stead_core::{Access, VfsPath, Workspace};
+use stead_stores::OverlayStore;
 
 use crate::error::{Error, Result};
 use crate::forks::{error_kind, fork_prefix};
@@ -100,11 +101,19 @@ impl Stead {
             .filter(|owner| *owner != own && self.may_know(owner) && !self.is_thread(owner))
         {
             for record in database.fork_records(&owner)? {
-                let store: Arc<dyn Store> = match database.open_fork(&record) {
-                    Ok(store) => Arc::new(store),
+                let store = match database.open_fork(&record) {
+                    Ok(store) => store,
                     // It was discarded meanwhile.
                     Err(StoreError::NotFound) => continue,
                     Err(error) => return Err(error.into()),
+                };
+                let store: Arc<dyn Store> = match &record.directory {
+                    None => Arc::new(store),
+                    // A fork of a host directory of which this agent has no Workspace can't be one that it may merge.
+                    Some(location) => match self.directory_store(source.directory_id_at(location)) {
+                        Some(lower) => Arc::new(OverlayStore::open(store, lower)?),
+                        None => continue,
+                    },
                 };
                 let candidate = FoundFork { fork: record.fork, store, is_own: false };
                 if self.target_of(&candidate).is_ok() {
@@ -134,6 +143,12 @@ impl Stead {
         let is_owners =
             |workspace: &Workspace| folder_parts(workspace.prefix()).is_some_and(|(owner, _)| owner == id);
         self.vfs.workspaces().any(is_owners)
+    }
+
+    /// The Store with this id, if a Workspace of this stead is over it.
+    fn directory_store(&self, id: Option<StoreId>) -> Option<Arc<dyn Store>> {
+        let mut stores = self.vfs.workspaces().map(|workspace| workspace.mount().store());
+        stores.find(|store| Some(store.id()) == id).cloned()
     }
 
     /// The fork of this name: `FORK` of this stead, or `OWNER/FORK` of another one.

@@ -503,6 +503,19 @@ impl DatabaseSource {
         }
     }
 
+    /// The id of the Store of the host directory at a location, as [`ForkRecord::directory`] names it, if the configuration has
+    /// such a Store.
+    pub(crate) fn directory_id_at(&self, location: &str) -> Option<StoreId> {
+        let DatabaseSource::FromConfig(opener) = self else { return None };
+        let config = &opener.config;
+        config.stores.values().filter(|store| is_directory_at(config, store, location)).find_map(|store| {
+            match store {
+                StoreConfig::Physical { path, .. } => Some(PhysicalStore::id_in(opener.database_id, path)),
+                StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
+            }
+        })
+    }
+
     /// The database, or `None` if there is none yet. Creates nothing.
     pub(crate) fn existing_database(&self) -> Result<Option<Database>> {
         match self {

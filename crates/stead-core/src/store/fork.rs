@@ -1,6 +1,6 @@
 //! Forks: the port, their names, and the record of who owns one and which Workspace it was made from.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::{self, Debug};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::identity::OperationId;
 use crate::name::escape_name;
 use crate::path::VfsPath;
 use crate::store::{
-    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StoreResult,
+    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StorePath,
+    StoreResult,
 };
 use crate::workspace::ApprovalPolicy;
 
@@ -50,6 +51,9 @@ pub trait Forks: Debug + Send + Sync {
 pub enum SidesQuery {
     /// The base is the target as it was when the fork took in its changes the last time. The sides are the present ones.
     SinceSync,
+    /// The same, but the target is shown as the fork's Store knows it, which may be older than it is: for callers that need
+    /// only the base and the fork. It works without the target.
+    BaseAndFork,
     /// The base is the fork as it was at a revision, and the target is as it was at another one. This is for a fork that was
     /// merged at these revisions and has not yet taken in the result.
     AfterMerge {
@@ -70,19 +74,39 @@ pub struct ForkSides {
     pub sync: ForkSync,
     /// The newest revision that the sides show, of the fork and of the target.
     pub revision: RevisionNumber,
+    /// The revision of the target's states: what a sync that takes them in records. If the target has no revisions of its own,
+    /// because host programs change it too, this is a revision of what the fork's Store knows of it.
+    pub target_revision: RevisionNumber,
     /// Every node that at least one of them has changed, with its state in the base; `None` if it didn't exist there.
     pub nodes: BTreeMap<NodeId, Option<NodeState>>,
     /// These nodes and the directories that a state of them names, as the target has them.
     pub in_target: HashMap<NodeId, CurrentNode>,
     /// The same as the fork has them.
     pub in_fork: HashMap<NodeId, CurrentNode>,
+    /// `None` if the target has the same node ids. Otherwise the ids that the target itself has for directories of
+    /// `in_target`, and a node of the target is found by its path.
+    pub target_ids: Option<HashMap<NodeId, NodeId>>,
+    /// Paths of the fork that show a node of the target which the fork itself has elsewhere, because the target has moved it there.
+    /// They are free when the fork takes the move in.
+    pub shown_twice: HashSet<StorePath>,
 }
 
 impl ForkSides {
     /// Sides without nodes.
     pub fn new(target: StoreId, sync: ForkSync, revision: RevisionNumber) -> Self {
         let (nodes, in_target, in_fork) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        ForkSides { target, sync, revision, nodes, in_target, in_fork }
+        let (target_revision, target_ids, shown_twice) = (revision, None, HashSet::new());
+        ForkSides {
+            target,
+            sync,
+            revision,
+            target_revision,
+            nodes,
+            in_target,
+            in_fork,
+            target_ids,
+            shown_twice,
+        }
     }
 }
 

@@ -90,10 +90,11 @@ impl<'c> RevisionCheck<'c> {
             ));
         }
         let recorded = self.recorded.borrow();
-        // Revisions that only captures of a directory made have no rows from which the log is read.
+        // Revisions that only captures or mirrors of a directory made have no rows from which the log is read.
         let sql = "SELECT id, agent, tool FROM revision WHERE id > ?1 AND id IN (
                      SELECT revision FROM ledger_event UNION SELECT revision FROM empty_revision
-                     UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume)) ORDER BY id";
+                     UNION SELECT revision FROM node_change WHERE volume NOT IN (SELECT volume FROM capture_volume
+                       UNION SELECT id FROM volume WHERE substr(namespace, 1, 10) = '{\"mirror\":')) ORDER BY id";
         let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query([self.last_restored])?;
         let (mut count, mut listed) = (0, 0);

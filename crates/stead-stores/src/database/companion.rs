@@ -18,6 +18,7 @@ use crate::database::error::Result;
 use crate::database::manifest::ManifestChange;
 use crate::database::schema::UNRECORDED;
 use crate::threads::rows;
+use crate::virtual_store::fork_sync;
 
 /// The steps that rows are filled from, with their paths, and their attributes once they are applied.
 #[derive(Debug, Clone, Default)]
@@ -129,6 +130,10 @@ impl WriteTransaction<'_> {
                             )?
                             .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
                     }
+                    if fork_sync::has_syncs(self.conn)? {
+                        // The undo of a sync, or of its undo, may change what a fork of a host directory shows.
+                        self.invalidate_directories()?;
+                    }
                 }
                 CompanionRecord::Row(row) => write_row(self.conn, row, change)?,
                 CompanionRecord::ForkSync(sync) => {
@@ -144,13 +149,14 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Counts a revision that was just made and has no audit record. Revisions of captures don't count: the audit
-    /// doesn't cover them.
+    /// Counts a revision that was just made and has no audit record. Revisions of captures and of mirrors of host directories
+    /// don't count: the audit doesn't cover them.
     fn count_unrecorded(&mut self, volume: i64) -> Result<()> {
         self.conn
             .prepare_cached(
                 "UPDATE meta SET value = value + 1
-                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)",
+                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM capture_volume WHERE volume = ?2)
+                   AND NOT EXISTS (SELECT 1 FROM volume WHERE id = ?2 AND substr(namespace, 1, 10) = '{\"mirror\":')",
             )?
             .execute([UNRECORDED, volume])?;
         Ok(())

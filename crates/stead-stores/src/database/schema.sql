@@ -430,7 +430,8 @@ CREATE TABLE capture(
   PRIMARY KEY(volume, revision)
 ) STRICT, WITHOUT ROWID;
 
--- The version tag that the host's file had when the entry's state since revision `since` was captured or taken over.
+-- The version tag that the host's file had when the entry's state since revision `since` was captured or taken over. In the mirror of
+-- a directory, the file's inode number follows.
 CREATE TABLE fingerprint(
   volume INTEGER NOT NULL,
   node INTEGER NOT NULL,

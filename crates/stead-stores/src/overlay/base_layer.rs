@@ -11,9 +11,10 @@ use stead_core::{Store, StoreError, StoreResult, Timestamp};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{Result, corrupt};
 use crate::database::group_commit::CommitSync;
-use crate::database::{Database, Volume, newest_revision, volume_store_id};
+use crate::database::{Database, Volume, find_volume, newest_revision, volume_store_id};
 use crate::node_path_table::NodePathTable;
 use crate::overlay::live_node::unused_id;
+use crate::overlay::mirror::mirror_namespace;
 use crate::overlay::taken_index::{Seq, TakenIndex};
 use crate::overlay::{Lower, OverlayStore};
 use crate::threads::rows;
@@ -32,7 +33,9 @@ pub(super) struct BaseLayer {
     pub(super) volume: i64,
     pub(super) root: i64,
     /// The revision since which the rows of the layer hold.
-    since: i64,
+    pub(super) since: i64,
+    /// Whether the forks read a snapshot of the directory.
+    is_pinned: bool,
     index: RwLock<TakenIndex>,
     /// Where files of the host directory were last seen, by the node ids that callers have.
     pub(super) paths: NodePathTable,
@@ -117,7 +120,7 @@ impl OverlayStore {
         database.0.volumes.lock().insert(namespace, Arc::clone(&volume));
         let layer = volume.overlay.ok_or_else(missing_layer_error)?;
         let upper = VirtualStore::new(database.clone(), volume, id);
-        let layer = Arc::new(BaseLayer::new(layer, upper.volume().root, since));
+        let layer = Arc::new(BaseLayer::new(layer, upper.volume().root, since, lower.is_pinned()));
         Ok(OverlayStore { upper, layer, lower })
     }
 
@@ -126,7 +129,7 @@ impl OverlayStore {
         let volume = upper.volume().overlay.ok_or_else(missing_layer_error)?;
         let (since, created, pinned): (i64, Option<i64>, Option<i64>) =
             load_layer(&*upper.database_inner().reader()?, volume)?.ok_or_else(missing_layer_error)?;
-        let layer = Arc::new(BaseLayer::new(volume, upper.volume().root, since));
+        let layer = Arc::new(BaseLayer::new(volume, upper.volume().root, since, pinned.is_some()));
         let lower = Lower::new(lower, created.map(Timestamp), pinned.map(RevisionNumber));
         Ok(OverlayStore { upper, layer, lower })
     }
@@ -201,9 +204,9 @@ fn row_of(
 }
 
 impl BaseLayer {
-    fn new(volume: i64, root: i64, since: i64) -> Self {
+    fn new(volume: i64, root: i64, since: i64, is_pinned: bool) -> Self {
         let index = RwLock::new(TakenIndex::new(root));
-        BaseLayer { volume, root, since, index, paths: NodePathTable::default() }
+        BaseLayer { volume, root, since, is_pinned, index, paths: NodePathTable::default() }
     }
 
     /// Brings the index up to date with a transaction. Returns the newest number that the transaction sees.
@@ -212,7 +215,25 @@ impl BaseLayer {
         if seq > self.index.read().newest() {
             self.index.write().update(conn, self.volume)?;
         }
+        let epoch = TakenIndex::epoch_in(conn)?;
+        if epoch > self.index.read().epoch() {
+            self.refresh_paths(conn, epoch)?;
+        }
         Ok(seq)
+    }
+
+    /// Brings the paths of directories up to date: those of the host directory as the fork has last taken it in. A merge of the
+    /// fork may have moved directories there. A pinned fork reads a snapshot, in which nothing moves.
+    fn refresh_paths(&self, conn: &Connection, epoch: i64) -> Result<()> {
+        let mirror = if self.is_pinned { None } else { find_volume(conn, &mirror_namespace(self.volume))? };
+        let Some((vol, root)) = mirror else {
+            self.index.write().keep_paths(epoch);
+            return Ok(());
+        };
+        let as_of = fork_sync::synced_revision(conn, vol)?;
+        let base_layers = [Layer { vol: self.volume, as_of: self.since }];
+        let tree = VolumeTree { conn, vol, root, as_of, base_layers: &base_layers, overlay: None };
+        self.index.write().update_paths(epoch, &tree)
     }
 
     /// Calls `use_index` with the index as it is.
@@ -414,7 +435,7 @@ impl OverlayStore {
         Arc::new(store.at(RevisionNumber(self.layer.since)))
     }
 
-    fn layer_tree<'c>(&self, conn: &'c Connection) -> VolumeTree<'c> {
+    pub(super) fn layer_tree<'c>(&self, conn: &'c Connection) -> VolumeTree<'c> {
         let (vol, root) = (self.layer.volume, self.layer.root);
         VolumeTree { conn, vol, root, as_of: None, base_layers: &[], overlay: None }
     }

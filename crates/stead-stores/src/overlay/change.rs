@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stead_core::search::WalkOptions;
-use stead_core::store::{Applied, Change, NodePath, Step, StepOutcome, Subtree};
+use stead_core::store::{Applied, Change, CompanionRecord, NodePath, Step, StepOutcome, Subtree};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::overlay::{LiveFacts, NotTakenOver, OverlayStore};
@@ -19,8 +19,14 @@ const TRIES_PER_STEP: usize = 256;
 impl OverlayStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
         check_reserved_names(&change)?;
+        let is_sync = change.records.iter().any(|record| matches!(record, CompanionRecord::ForkSync(_)));
         let prepared = self.upper.prepare_change(change)?;
-        self.take_over_paths(&prepared)?;
+        if is_sync {
+            // Its paths are those that the fork is about to have. Most of them were taken over for the merge.
+            self.take_over_mirrored_names()?;
+        } else {
+            self.take_over_paths(&prepared)?;
+        }
         let mut live_facts = LiveFacts::default();
         let step_count = prepared.steps.lock().len();
         for _ in 0..TRIES_PER_STEP * (step_count + 1) {

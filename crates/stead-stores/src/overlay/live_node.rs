@@ -18,19 +18,30 @@ pub(super) fn is_live_node(node: i64) -> bool {
     node.cast_unsigned() & MARK != 0
 }
 
-/// The first id of an inode for which `is_used` is false; `None` if all are used.
-pub(super) fn unused_id<E>(
-    inode: NodeId,
-    mut is_used: impl FnMut(i64) -> Result<bool, E>,
-) -> Result<Option<i64>, E> {
-    // Some file systems use the upper bits of inode numbers. Then two files could get one id, with a probability of 1 in 2^54.
-    let low_bits = match inode.0 {
+/// The bits of an inode number that its node ids have, if a node id is one of an inode's.
+pub(super) fn inode_bits_of(node: i64) -> Option<u64> {
+    is_live_node(node).then_some(node.cast_unsigned() & INODE_MASK)
+}
+
+/// The bits of an inode number that its node ids have.
+///
+/// Some file systems use the upper bits of inode numbers. Then two files could get one id, with a probability of 1 in 2^54.
+pub(super) fn low_bits(inode: NodeId) -> u64 {
+    match inode.0 {
         small if small <= INODE_MASK => small,
         large => {
             let hash = blake3::hash(&large.to_le_bytes());
             u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")) & INODE_MASK
         }
-    };
+    }
+}
+
+/// The first id of an inode for which `is_used` is false; `None` if all are used.
+pub(super) fn unused_id<E>(
+    inode: NodeId,
+    mut is_used: impl FnMut(i64) -> Result<bool, E>,
+) -> Result<Option<i64>, E> {
+    let low_bits = low_bits(inode);
     for life in 0..LIVES {
         let id = (MARK | life << INODE_BITS | low_bits).cast_signed();
         if !is_used(id)? {

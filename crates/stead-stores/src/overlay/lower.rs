@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stead_core::store::{NodePath, RevisionNumber};
+use stead_core::store::{NodePath, RevisionNumber, StoreId};
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
 /// The Store that shows what a fork has not taken over.
@@ -52,6 +52,16 @@ impl Lower {
             None => self.check_directory().map(|()| Arc::clone(&self.store)),
         }
         .map_err(with_advice)
+    }
+
+    /// The directory itself, as it is now, also below a pinned fork. Fails if it is gone, or if another one is in its place.
+    pub(super) fn directory(&self) -> StoreResult<Arc<dyn Store>> {
+        self.check_directory().map(|()| Arc::clone(&self.store)).map_err(with_advice)
+    }
+
+    /// The id of the directory's Store.
+    pub(super) fn directory_id(&self) -> StoreId {
+        self.store.id()
     }
 
     fn snapshot(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {

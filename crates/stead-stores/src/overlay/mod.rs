@@ -16,6 +16,7 @@
 //! | `place` | whether a path leads to the fork's rows or to the directory |
 //! | `directory`, `walk`, `grep` | listings, walks and searches of both together |
 //! | `take_over`, `change` | taking names over; changes |
+//! | `mirror`, `mirror_scan` | for a merge: what the directory has now at the names that were taken over |
 //! | `ports` | history, forks, feed, companion records, maintenance |
 
 mod base_layer;
@@ -24,6 +25,8 @@ mod directory;
 mod grep;
 mod live_node;
 mod lower;
+mod mirror;
+mod mirror_scan;
 mod place;
 mod ports;
 mod store;

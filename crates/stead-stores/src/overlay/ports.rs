@@ -6,7 +6,7 @@ use stead_core::store::{
     CaptureScopes, Captured, ContentRef, Fork, ForkSides, Forks, History, OpenContent, RevisionNumber,
     RevisionQuery, RevisionSet, SidesQuery, StoreId, StorePath,
 };
-use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
+use stead_core::{Operation, Store, StoreResult, Timestamp};
 
 use crate::overlay::OverlayStore;
 use crate::overlay::place::Place;
@@ -93,19 +93,18 @@ impl Forks for OverlayStore {
         !self.lower.is_pinned()
     }
 
-    /// For a fork of another fork, that fork. A fork of the host directory itself can be compared with its base, but not merged.
+    /// The Store of the host directory; for a fork of another fork, that fork.
     fn target(&self) -> StoreResult<StoreId> {
         if self.upper.is_fork_of_base_layer()? {
-            return Err(StoreError::unsupported(
-                "a fork of a host directory can't be merged or updated yet; compare it with `stead diff --fork` and \
-                 copy its files with `stead cp`",
-            ));
+            return Ok(self.lower.directory_id());
         }
         Ok(self.upper.fork_target()?)
     }
 
-    /// The base layer has what the directory was when the fork first changed it, so it is the target of the comparison.
     fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+        if self.upper.is_fork_of_base_layer()? {
+            return self.directory_sides(query);
+        }
         Ok(self.upper.fork_sides(query)?)
     }
 }

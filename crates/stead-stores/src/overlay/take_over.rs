@@ -18,8 +18,8 @@ use crate::virtual_store::entry_row::EntryKind;
 /// How often a file is read at most, if it is written to meanwhile.
 const MAX_REREADS: usize = 8;
 /// The most names, and about the most bytes of content, that are taken over in one transaction.
-const MAX_BATCH_NAMES: usize = 256;
-const MAX_BATCH_BYTES: usize = 8 << 20;
+pub(super) const MAX_BATCH_NAMES: usize = 256;
+pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// Names that are about to be taken over.
 #[derive(Default)]
@@ -51,7 +51,11 @@ impl OverlayStore {
         self.take_over_part(TakenPart { directory, path: live.path, rest: vec![name] }, monitor)
     }
 
-    fn take_over_part(&self, part: TakenPart, monitor: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
+    pub(super) fn take_over_part(
+        &self,
+        part: TakenPart,
+        monitor: Option<&Arc<dyn CallMonitor>>,
+    ) -> StoreResult<()> {
         let TakenPart { directory, mut path, rest } = part;
         let lower = self.lower.get()?;
         let (mut names, mut parent) = (Vec::new(), ParentOf::Node(directory));
@@ -73,7 +77,7 @@ impl OverlayStore {
     }
 
     /// What the host directory has at a path; `None` if there is nothing.
-    fn find_node(
+    pub(super) fn find_node(
         &self,
         lower: &dyn Store,
         path: &StorePath,

@@ -1,5 +1,5 @@
 //! Which names a base layer has taken over, in memory. Names are only added, so the index is brought up to date with the rows after
-//! the last one that it has.
+//! the last one that it has. A directory that was moved in the host directory gets its new path when the fork takes the move in.
 //!
 //! A caller reads in a transaction, which may be older than the index. So every entry has its number in the table `taken_name`, and a
 //! caller passes the newest number that its transaction sees.
@@ -10,7 +10,10 @@ use rusqlite::Connection;
 use stead_core::store::{StorePath, VersionTag};
 
 use crate::database::error::{Result, corrupt};
+use crate::database::schema::DIR_EPOCH;
 use crate::virtual_store::entry_row::EntryKind;
+use crate::virtual_store::history::path_of;
+use crate::virtual_store::tree::VolumeTree;
 
 /// The newest number of a transaction.
 pub(super) type Seq = i64;
@@ -18,7 +21,11 @@ pub(super) type Seq = i64;
 #[derive(Debug)]
 pub(super) struct TakenIndex {
     newest: Seq,
+    /// The directory epoch at which the paths were found.
+    epoch: i64,
     directories: HashMap<i64, TakenDirectory>,
+    /// The directories by path.
+    by_path: HashMap<StorePath, i64>,
     /// The host's version tag of every node of the layer.
     host_tags: HashMap<i64, VersionTag>,
 }
@@ -37,8 +44,6 @@ pub(super) struct TakenDirectory {
 #[derive(Debug, Clone, Copy)]
 struct TakenName {
     since: Seq,
-    /// The node, if it is a directory.
-    directory: Option<i64>,
 }
 
 /// A path of the host directory as far as the layer has taken it over.
@@ -71,7 +76,8 @@ impl TakenIndex {
     /// The index of a layer that has taken over nothing but its root.
     pub(super) fn new(root: i64) -> Self {
         let directories = HashMap::from([(root, TakenDirectory::at(StorePath::empty(), 0))]);
-        TakenIndex { newest: 0, directories, host_tags: HashMap::new() }
+        let by_path = HashMap::from([(StorePath::empty(), root)]);
+        TakenIndex { newest: 0, epoch: -1, directories, by_path, host_tags: HashMap::new() }
     }
 
     /// The newest number that a transaction sees.
@@ -83,6 +89,34 @@ impl TakenIndex {
 
     pub(super) fn newest(&self) -> Seq {
         self.newest
+    }
+
+    pub(super) fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// The directory epoch of a transaction: it grows with every change that moves or removes a directory.
+    pub(super) fn epoch_in(conn: &Connection) -> Result<i64> {
+        let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE id = ?1")?;
+        Ok(statement.query_row([DIR_EPOCH], |row| row.get(0))?)
+    }
+
+    /// Sets the paths of the directories to those that the mirror has at this epoch. A directory that the mirror doesn't have
+    /// keeps its path.
+    pub(super) fn update_paths(&mut self, epoch: i64, mirror: &VolumeTree<'_>) -> Result<()> {
+        for (&node, directory) in &mut self.directories {
+            if let Some(path) = path_of(mirror, node)? {
+                directory.path = path;
+            }
+        }
+        self.by_path = self.directories.iter().map(|(node, found)| (found.path.clone(), *node)).collect();
+        self.epoch = epoch;
+        Ok(())
+    }
+
+    /// Notes that the paths hold at this epoch.
+    pub(super) fn keep_paths(&mut self, epoch: i64) {
+        self.epoch = epoch;
     }
 
     /// Adds the rows that a transaction sees and the index doesn't have yet.
@@ -116,8 +150,9 @@ impl TakenIndex {
             return Ok(());
         }
         let path = taken.path.child(&name);
-        taken.names.insert(name.into(), TakenName { since: seq, directory });
+        taken.names.insert(name.into(), TakenName { since: seq });
         if let Some(node) = directory {
+            self.by_path.insert(path.clone(), node);
             self.directories.insert(node, TakenDirectory::at(path, seq));
         }
         Ok(())
@@ -142,9 +177,9 @@ impl TakenIndex {
         let (mut directory, mut taken_path) = (root, StorePath::empty());
         let mut names = path.components().peekable();
         while let Some(name) = names.peek() {
-            let found = self.directories.get(&directory).and_then(|taken| taken.names.get(*name));
-            let Some(node) = found.and_then(|taken| taken.directory) else { break };
-            (directory, taken_path) = (node, taken_path.child(name));
+            let longer = taken_path.child(name);
+            let Some(&node) = self.by_path.get(&longer) else { break };
+            (directory, taken_path) = (node, longer);
             names.next();
         }
         TakenPart { directory, path: taken_path, rest: names.map(<[u8]>::to_vec).collect() }

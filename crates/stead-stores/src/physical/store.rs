@@ -38,7 +38,7 @@ use crate::{Durability, state_folder_of};
 pub struct PhysicalStore {
     id: StoreId,
     /// The database of the ledger.
-    database: DatabaseId,
+    pub(super) database: DatabaseId,
     pub(super) root: Root,
     pub(super) mask: Mask,
     pub(super) node_path_table: NodePathTable,

@@ -181,8 +181,14 @@ pub(crate) fn set_thread(conn: &Connection, vol: i64, thread: i64) -> Result<()>
     Ok(())
 }
 
-/// Removes the layers without an owner that no fork uses any more.
+/// Removes the layers without an owner that no fork uses any more, and the mirrors of host directories that have no fork any more.
 pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
+    let mut mirrors = conn.prepare_cached(
+        "SELECT m.id FROM overlay o JOIN volume m ON m.namespace = '{\"mirror\":' || o.volume || '}'
+         WHERE NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = o.volume AND f.id <> m.id)",
+    )?;
+    let unused: Vec<i64> = mirrors.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))?;
     let mut statement = conn.prepare_cached(
         "SELECT id FROM volume v
          WHERE (substr(namespace, 1, length(?1)) = ?1 OR id IN (SELECT volume FROM overlay))
@@ -238,7 +244,7 @@ pub(crate) fn make_fork_volume(
 }
 
 /// Inserts the row of a volume over a base. Without a namespace, it is a merged layer.
-fn insert_volume(
+pub(crate) fn insert_volume(
     transaction: &mut WriteTransaction<'_>,
     namespace: Option<&str>,
     root: i64,

@@ -57,9 +57,11 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
             None => Ok(false),
         };
         let based_on: Option<i64> = row.get(5)?;
-        let is_valid = based_on.is_none_or(|number| valid.contains(&number))
-            && !is_undone_in(fork, &operation)?
-            && !is_undone_in(target, &merge)?;
+        let mut is_valid =
+            based_on.is_none_or(|number| valid.contains(&number)) && !is_undone_in(fork, &operation)?;
+        for volume in merged_volumes(conn, target)? {
+            is_valid = is_valid && !is_undone_in(volume, &merge)?;
+        }
         if is_valid {
             valid.insert(number);
             let (behind, newly_marked) = load_nodes(conn, fork, number)?;
@@ -79,6 +81,33 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
     loaded.sync = ForkSync { number: newest, marked, merges, ..loaded.sync };
     Ok(loaded)
+}
+
+/// The revision of the mirror of a host directory up to which the fork of the directory has its changes.
+pub(crate) fn synced_revision(conn: &Connection, mirror: i64) -> Result<Option<i64>> {
+    let fork: Option<i64> = conn
+        .prepare_cached("SELECT volume FROM fork_sync WHERE target = ?1 LIMIT 1")?
+        .query_row([mirror], |row| row.get(0))
+        .optional()?;
+    fork.map(|fork| Ok(load(conn, fork)?.sync.target_revision.0)).transpose()
+}
+
+/// Whether a fork has taken in something.
+pub(crate) fn has_syncs(conn: &Connection) -> Result<bool> {
+    Ok(conn.prepare_cached("SELECT 1 FROM fork_sync WHERE number > 0 LIMIT 1")?.exists([])?)
+}
+
+/// The volumes whose history has the merges of forks of a volume: the volume itself or, if it is the mirror of a host directory,
+/// the ledgers of the directory.
+fn merged_volumes(conn: &Connection, target: i64) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT d.volume FROM volume m JOIN overlay o ON o.volume = m.base AND m.namespace = '{\"mirror\":' || o.volume || '}'
+         JOIN ledger_directory d ON d.location = o.location WHERE m.id = ?1",
+    )?;
+    let ledgers = statement.query_map([target], |row| row.get(0))?;
+    let mut volumes: Vec<i64> = ledgers.collect::<rusqlite::Result<_>>()?;
+    volumes.push(target);
+    Ok(volumes)
 }
 
 fn not_a_fork() -> StoreError {
@@ -128,6 +157,8 @@ impl WriteTransaction<'_> {
         if number != new.after {
             return Err(StoreError::Conflict.into());
         }
+        // A fork of a host directory finds directories there where they were at its last sync.
+        self.invalidate_directories()?;
         let number = number + 1;
         // An operation that changed nothing in the fork can't be undone there.
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
@@ -172,14 +203,18 @@ impl VirtualStore {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
             let LoadedSync { target, .. } = load(conn, self.volume.id)?;
-            Ok(conn.prepare_cached("SELECT 1 FROM overlay WHERE volume = ?1")?.exists([target])?)
+            let mut statement = conn.prepare_cached(
+                "SELECT 1 FROM overlay o LEFT JOIN volume m ON m.namespace = '{\"mirror\":' || o.volume || '}'
+                 WHERE ?1 IN (o.volume, m.id) AND o.volume = ?2",
+            )?;
+            Ok(statement.exists(params![target, self.volume.overlay])?)
         })
     }
 
     pub(crate) fn fork_sides(&self, query: SidesQuery) -> Result<ForkSides> {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
-            let LoadedSync { target, sync } = load(conn, self.volume.id)?;
+            let LoadedSync { target, sync, .. } = load(conn, self.volume.id)?;
             let revision = newest_revision(conn)?;
             let (namespace, root) = target_volume(conn, target)?;
             let target_store = volume_store_id(self.database.id(), &namespace);
@@ -188,7 +223,7 @@ impl VirtualStore {
             let target_tree = Volume { id: target, root, dirs: Arc::default(), base_layers, overlay };
             let synced = sync.target_revision.0;
             let (fork_then, target_at) = match query {
-                SidesQuery::SinceSync => (None, None),
+                SidesQuery::SinceSync | SidesQuery::BaseAndFork => (None, None),
                 SidesQuery::AfterMerge { fork_revision, target_revision } => {
                     check_readable(conn, fork_revision.0)?;
                     check_readable(conn, target_revision.0)?;
@@ -207,6 +242,7 @@ impl VirtualStore {
                 None => TreeReader::new(self, tree(&target_tree, Some(synced))),
             };
             let mut sides = ForkSides::new(target_store, sync, RevisionNumber(revision));
+            sides.target_revision = RevisionNumber(target_at.unwrap_or(revision));
             for node in nodes {
                 // Each node with an older base is rare, so its tree is read without a cache.
                 let older = sides.sync.behind.get(&node_id(node)).filter(|_| fork_then.is_none()).copied();

@@ -18,6 +18,7 @@ use crate::database::maintenance::{check_none_lost_after, is_readable};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::feed;
+use crate::virtual_store::open_file::open_content_by_id;
 use crate::virtual_store::read::ReadTransaction;
 use crate::virtual_store::tree::VolumeTree;
 use crate::virtual_store::unchanged;
@@ -39,6 +40,13 @@ pub(crate) struct VirtualContentRef {
     pub(crate) database: Arc<DatabaseInner>,
     pub(crate) content: Option<i64>,
     pub(crate) size: i64,
+}
+
+impl VirtualContentRef {
+    /// Opens the content.
+    pub(crate) fn open(&self) -> StoreResult<Box<dyn OpenContent>> {
+        Ok(Box::new(open_content_by_id(&self.database, self.content, self.size)?))
+    }
 }
 
 /// What a revision did to one node, according to the table `change`.
@@ -98,7 +106,7 @@ impl VirtualStore {
             .inner::<VirtualContentRef>()
             .filter(|stored| stored.database.id == self.database.id())
             .ok_or_else(|| StoreError::Invalid("the content belongs to another Store".into()))?;
-        Ok(Box::new(self.open_content_by_id(stored.content, stored.size)?))
+        stored.open()
     }
 }
 

@@ -33,22 +33,24 @@ impl VirtualStore {
     }
 }
 
-impl VirtualStore {
-    /// Opens content to which no entry has to refer any more. The attributes hold only its size.
-    pub(super) fn open_content_by_id(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
-        let layout = content::layout(&*self.database_inner().reader()?, content, size)?;
-        let attr = Attr {
-            node: NodeId(0),
-            kind: NodeKind::File,
-            size: size.cast_unsigned(),
-            mode: FILE_MODE,
-            created: None,
-            modified: Timestamp(0),
-            changed: Timestamp(0),
-            tag: VersionTag(0),
-        };
-        Ok(OpenVirtualFile::new(Arc::clone(self.database_inner()), attr, layout))
-    }
+/// Opens content to which no entry has to refer any more. The attributes hold only its size.
+pub(super) fn open_content_by_id(
+    database: &Arc<DatabaseInner>,
+    content: Option<i64>,
+    size: i64,
+) -> Result<OpenVirtualFile> {
+    let layout = content::layout(&*database.reader()?, content, size)?;
+    let attr = Attr {
+        node: NodeId(0),
+        kind: NodeKind::File,
+        size: size.cast_unsigned(),
+        mode: FILE_MODE,
+        created: None,
+        modified: Timestamp(0),
+        changed: Timestamp(0),
+        tag: VersionTag(0),
+    };
+    Ok(OpenVirtualFile::new(Arc::clone(database), attr, layout))
 }
 
 impl OpenContent for OpenVirtualFile {

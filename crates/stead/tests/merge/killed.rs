@@ -24,14 +24,15 @@ impl Interrupted {
         [Interrupted::Fork, Interrupted::Merge, Interrupted::Update, Interrupted::Discard];
 }
 
-fn open(directory: &Path) -> Stead {
-    let config = Config::parse(CONFIG, &directory.join("stead.toml")).unwrap();
+fn open(store: TargetStore, directory: &Path) -> Stead {
+    let text = store.configure(CONFIG, directory);
+    let config = Config::parse(&text, &directory.join("stead.toml")).unwrap();
     Stead::open(&config, "coder").unwrap()
 }
 
 /// A project and a fork that have both changed.
-fn prepare(directory: &Path) -> Stead {
-    let stead = open(directory);
+fn prepare(store: TargetStore, directory: &Path) -> Stead {
+    let stead = open(store, directory);
     for file in 0..FILES {
         write(&stead, &format!("/code/{}/f{file}", file % 4), "1\n2\n3\n4\n5\n");
     }
@@ -56,9 +57,10 @@ fn prepare(directory: &Path) -> Stead {
 #[test]
 fn the_child_process() {
     let Ok(task) = std::env::var(TASK) else { return };
-    let (number, directory) = task.split_once(',').unwrap();
-    let interrupted = Interrupted::ALL[number.parse::<usize>().unwrap()];
-    let stead = open(Path::new(directory));
+    let mut parts = task.splitn(3, ',');
+    let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
+    let (interrupted, store) = (Interrupted::ALL[number()], TargetStore::ALL[number()]);
+    let stead = open(store, Path::new(parts.next().unwrap()));
     let say = |line: &str| {
         let mut out = std::io::stdout().lock();
         out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
@@ -74,7 +76,7 @@ fn the_child_process() {
     say("done");
 }
 
-fn interrupt_repeatedly(interrupted: Interrupted) {
+fn interrupt_repeatedly(store: TargetStore, interrupted: Interrupted) {
     let rounds = if std::env::var_os("STEAD_LONG").is_some() { 500 } else { 25 };
     let mut random = fastrand::Rng::with_seed(interrupted as u64);
     let mut longest = Duration::from_millis(250);
@@ -82,12 +84,12 @@ fn interrupt_repeatedly(interrupted: Interrupted) {
     for round in 0..rounds {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path();
-        let stead = prepare(directory);
+        let stead = prepare(store, directory);
         let before = (files(&stead, "/code"), files(&stead, "/forks/draft"));
         drop(stead);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::the_child_process", "--nocapture"])
-            .env(TASK, format!("{},{}", interrupted as usize, directory.display()))
+            .env(TASK, format!("{},{},{}", interrupted as usize, store as usize, directory.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -109,7 +111,7 @@ fn interrupt_repeatedly(interrupted: Interrupted) {
             false => longest.mul_f64(1.2).min(Duration::from_secs(5)),
         };
         killer.join().unwrap();
-        let stead = open(directory);
+        let stead = open(store, directory);
         let has_fork = |name: &str| stead.find_fork(name).is_ok();
         let is_made = match interrupted {
             Interrupted::Fork => {
@@ -159,22 +161,26 @@ fn interrupt_repeatedly(interrupted: Interrupted) {
     assert!(completed > 0 && absent > 0, "{completed} completed, {absent} absent: the times don't fit");
 }
 
-#[test]
-fn g23_g28_a_merge_that_is_killed_happens_completely_or_not_at_all() {
-    interrupt_repeatedly(Interrupted::Merge);
+for_each_store! {
+    fn g23_g28_a_merge_that_is_killed_happens_completely_or_not_at_all(store) {
+        interrupt_repeatedly(store, Interrupted::Merge);
+    }
 }
 
-#[test]
-fn g25_an_update_that_is_killed_happens_completely_or_not_at_all() {
-    interrupt_repeatedly(Interrupted::Update);
+for_each_store! {
+    fn g25_an_update_that_is_killed_happens_completely_or_not_at_all(store) {
+        interrupt_repeatedly(store, Interrupted::Update);
+    }
 }
 
-#[test]
-fn g2_a_fork_that_is_killed_happens_completely_or_not_at_all() {
-    interrupt_repeatedly(Interrupted::Fork);
+for_each_store! {
+    fn g2_a_fork_that_is_killed_happens_completely_or_not_at_all(store) {
+        interrupt_repeatedly(store, Interrupted::Fork);
+    }
 }
 
-#[test]
-fn g5_a_discard_that_is_killed_happens_completely_or_not_at_all() {
-    interrupt_repeatedly(Interrupted::Discard);
+for_each_store! {
+    fn g5_a_discard_that_is_killed_happens_completely_or_not_at_all(store) {
+        interrupt_repeatedly(store, Interrupted::Discard);
+    }
 }

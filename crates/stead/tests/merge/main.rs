@@ -5,6 +5,7 @@
 mod conflicts;
 mod git_text;
 mod history;
+mod host_programs;
 mod killed;
 mod merging;
 mod other_owners;
@@ -13,6 +14,7 @@ mod rights;
 mod updating;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use stead::vfs::{MergeChoice, MergeOptions, MergeResult, MergeRule, RulePaths};
 use stead::{Config, Stead};
@@ -35,21 +37,76 @@ const CONFIG: &str = r#"
     store = "code"
 "#;
 
+/// What the forked Workspace is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TargetStore {
+    Virtual,
+    /// A host directory.
+    Physical,
+}
+
+impl TargetStore {
+    const ALL: [TargetStore; 2] = [TargetStore::Virtual, TargetStore::Physical];
+
+    /// A configuration that is written for a Virtual Store, with this Store in its place.
+    fn configure(self, text: &str, directory: &Path) -> String {
+        match self {
+            TargetStore::Virtual => text.to_owned(),
+            TargetStore::Physical => {
+                std::fs::create_dir_all(directory.join(HOST_DIRECTORY)).unwrap();
+                let path = format!("kind = \"physical\"\n    path = \"{HOST_DIRECTORY}\"");
+                text.replace("kind = \"virtual\"", &path)
+            }
+        }
+    }
+}
+
+/// The host directory of a project, beside its configuration.
+const HOST_DIRECTORY: &str = "host-code";
+
+/// Makes two tests of each function: over a Virtual Store, and over a host directory.
+macro_rules! for_each_store {
+    (fn $name:ident($store:ident) $body:block) => {
+        mod $name {
+            use super::*;
+
+            fn check($store: TargetStore) $body
+
+            #[test]
+            fn over_a_virtual_store() {
+                check(TargetStore::Virtual);
+            }
+
+            #[test]
+            fn over_a_host_directory() {
+                check(TargetStore::Physical);
+            }
+        }
+    };
+}
+use for_each_store;
+
 /// A configured stead in a directory of its own.
 struct Project {
-    _directory: TempDir,
+    directory: TempDir,
     config: Config,
 }
 
 impl Project {
-    fn new() -> Self {
-        Project::with_config(CONFIG)
+    fn new(store: TargetStore) -> Self {
+        Project::with_config(store, CONFIG)
     }
 
-    fn with_config(text: &str) -> Self {
+    fn with_config(store: TargetStore, text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = Config::parse(text, &directory.path().join("stead.toml")).unwrap();
-        Project { _directory: directory, config }
+        let text = store.configure(text, directory.path());
+        let config = Config::parse(&text, &directory.path().join("stead.toml")).unwrap();
+        Project { directory, config }
+    }
+
+    /// A path in the host directory.
+    fn host(&self, path: &str) -> PathBuf {
+        self.directory.path().join(HOST_DIRECTORY).join(path)
     }
 
     fn open(&self, agent: &str) -> Stead {

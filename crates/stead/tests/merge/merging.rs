@@ -6,192 +6,206 @@ use stead_core::vfs::WriteOptions;
 
 use super::*;
 
-#[test]
-fn g6_what_the_fork_changed_comes_into_the_target() {
-    let project = Project::new();
-    let stead = forked(&project);
-    write(&stead, "/forks/draft/src/main.rs", "new\n");
-    write(&stead, "/forks/draft/docs/guide.md", "guide\n");
-    let before = files(&stead, "/forks/draft");
-    assert_eq!(read(&stead, "/code/src/main.rs"), "1\n2\n3\n4\n5\n6\n7\n");
-    let result = merge_clean(&stead, "draft");
-    let changed: Vec<_> =
-        result.changes.iter().map(|change| format!("{} {}", change.action.as_str(), change.path)).collect();
-    assert_eq!(changed, ["added /code/docs", "added /code/docs/guide.md", "changed /code/src/main.rs"]);
-    assert_eq!(files(&stead, "/code"), before);
-    assert_eq!(files(&stead, "/forks/draft"), before);
+for_each_store! {
+    fn g6_what_the_fork_changed_comes_into_the_target(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/src/main.rs", "new\n");
+        write(&stead, "/forks/draft/docs/guide.md", "guide\n");
+        let before = files(&stead, "/forks/draft");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "1\n2\n3\n4\n5\n6\n7\n");
+        let result = merge_clean(&stead, "draft");
+        let changed: Vec<_> =
+            result.changes.iter().map(|change| format!("{} {}", change.action.as_str(), change.path)).collect();
+        assert_eq!(changed, ["added /code/docs", "added /code/docs/guide.md", "changed /code/src/main.rs"]);
+        assert_eq!(files(&stead, "/code"), before);
+        assert_eq!(files(&stead, "/forks/draft"), before);
+    }
 }
 
-#[test]
-fn g8_both_sides_changes_are_combined() {
-    let project = Project::new();
-    let stead = forked(&project);
-    write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
-    write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
-    write(&stead, "/code/target-only", "t\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
-    // The fork goes on from the new base.
-    assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+for_each_store! {
+    fn g8_both_sides_changes_are_combined(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+        write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
+        write(&stead, "/code/target-only", "t\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
+        // The fork goes on from the new base.
+        assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+    }
 }
 
-#[test]
-fn g10_what_the_fork_deleted_is_deleted() {
-    let project = Project::new();
-    let stead = forked(&project);
-    remove(&stead, "/forks/draft/src");
-    merge_clean(&stead, "draft");
-    assert!(!exists(&stead, "/code/src"));
-    assert!(exists(&stead, "/code/README.md"));
+for_each_store! {
+    fn g10_what_the_fork_deleted_is_deleted(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        remove(&stead, "/forks/draft/src");
+        merge_clean(&stead, "draft");
+        assert!(!exists(&stead, "/code/src"));
+        assert!(exists(&stead, "/code/README.md"));
+    }
 }
 
-#[test]
-fn g12_the_same_new_file_on_both_sides_is_one_file() {
-    let project = Project::new();
-    let stead = forked(&project);
-    write(&stead, "/forks/draft/new/file", "same\n");
-    write(&stead, "/code/new/file", "same\n");
-    write(&stead, "/forks/draft/new/fork", "f\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
-    // A later change of the file is one of the same file.
-    write(&stead, "/forks/draft/new/file", "changed\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(read(&stead, "/code/new/file"), "changed\n");
+for_each_store! {
+    fn g12_the_same_new_file_on_both_sides_is_one_file(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/new/file", "same\n");
+        write(&stead, "/code/new/file", "same\n");
+        write(&stead, "/forks/draft/new/fork", "f\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+        // A later change of the file is one of the same file.
+        write(&stead, "/forks/draft/new/file", "changed\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/new/file"), "changed\n");
+    }
 }
 
-#[test]
-fn g14_a_file_renamed_on_one_side_gets_the_other_sides_lines() {
-    let project = Project::new();
-    let stead = forked(&project);
-    rename(&stead, "/forks/draft/src/main.rs", "/forks/draft/src/app.rs");
-    write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
-    rename(&stead, "/code/README.md", "/code/INTRO.md");
-    write(&stead, "/forks/draft/README.md", "changed\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(read(&stead, "/code/src/app.rs"), "1\n2\n3\n4\n5\n6\nseven\n");
-    assert_eq!(read(&stead, "/code/INTRO.md"), "changed\n");
-    assert!(!exists(&stead, "/code/src/main.rs") && !exists(&stead, "/code/README.md"));
+for_each_store! {
+    fn g14_a_file_renamed_on_one_side_gets_the_other_sides_lines(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        rename(&stead, "/forks/draft/src/main.rs", "/forks/draft/src/app.rs");
+        write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
+        write(&stead, "/forks/draft/README.md", "changed\n");
+        rename(&stead, "/code/README.md", "/code/INTRO.md");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/src/app.rs"), "1\n2\n3\n4\n5\n6\nseven\n");
+        assert_eq!(read(&stead, "/code/INTRO.md"), "changed\n");
+        assert!(!exists(&stead, "/code/src/main.rs") && !exists(&stead, "/code/README.md"));
+    }
 }
 
-#[test]
-fn g17_a_file_added_to_a_renamed_directory_is_in_it() {
-    let project = Project::new();
-    let stead = forked(&project);
-    rename(&stead, "/forks/draft/src", "/forks/draft/source");
-    write(&stead, "/code/src/new.rs", "n\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(read(&stead, "/code/source/new.rs"), "n\n");
-    assert!(!exists(&stead, "/code/src"));
-    assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+for_each_store! {
+    fn g17_a_file_added_to_a_renamed_directory_is_in_it(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        rename(&stead, "/forks/draft/src", "/forks/draft/source");
+        write(&stead, "/code/src/new.rs", "n\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/source/new.rs"), "n\n");
+        assert!(!exists(&stead, "/code/src"));
+        assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+    }
 }
 
-#[test]
-fn g21_an_execute_bit_and_a_content_are_both_taken() {
-    let project = Project::new();
-    let stead = forked(&project);
-    stead.vfs().write_with("/forks/draft/README.md", "read me\n", &WriteOptions::new().mode(0o755)).unwrap();
-    write(&stead, "/code/README.md", "target\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(files(&stead, "/code")["/README.md"], (0o755, b"target\n".to_vec()));
+for_each_store! {
+    fn g21_an_execute_bit_and_a_content_are_both_taken(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        stead.vfs().write_with("/forks/draft/README.md", "read me\n", &WriteOptions::new().mode(0o755)).unwrap();
+        write(&stead, "/code/README.md", "target\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(files(&stead, "/code")["/README.md"], (0o755, b"target\n".to_vec()));
+    }
 }
 
-#[test]
-fn g22_bytes_that_are_not_utf_8_line_endings_and_a_missing_last_newline_stay() {
-    let project = Project::new();
-    let stead = project.open("coder");
-    let base: &[u8] = b"\xef\xbb\xbfone\r\n\xff\xfe\r\nthree\r\nfour\r\nfive";
-    stead.vfs().write("/code/f", base).unwrap();
-    let stead = stead.fork("/code", "draft").unwrap();
-    stead
-        .vfs()
-        .write("/forks/draft/f", &b"\xef\xbb\xbfONE\r\n\xff\xfe\r\nthree\r\nfour\r\nfive"[..])
-        .unwrap();
-    stead.vfs().write("/code/f", &b"\xef\xbb\xbfone\r\n\xff\xfe\r\nthree\r\nfour\r\nFIVE"[..]).unwrap();
-    merge_clean(&stead, "draft");
-    let merged = stead.vfs().read("/code/f").unwrap().bytes;
-    assert_eq!(merged, b"\xef\xbb\xbfONE\r\n\xff\xfe\r\nthree\r\nfour\r\nFIVE");
+for_each_store! {
+    fn g22_bytes_that_are_not_utf_8_line_endings_and_a_missing_last_newline_stay(store) {
+        let project = Project::new(store);
+        let stead = project.open("coder");
+        let base: &[u8] = b"\xef\xbb\xbfone\r\n\xff\xfe\r\nthree\r\nfour\r\nfive";
+        stead.vfs().write("/code/f", base).unwrap();
+        let stead = stead.fork("/code", "draft").unwrap();
+        stead
+            .vfs()
+            .write("/forks/draft/f", &b"\xef\xbb\xbfONE\r\n\xff\xfe\r\nthree\r\nfour\r\nfive"[..])
+            .unwrap();
+        stead.vfs().write("/code/f", &b"\xef\xbb\xbfone\r\n\xff\xfe\r\nthree\r\nfour\r\nFIVE"[..]).unwrap();
+        merge_clean(&stead, "draft");
+        let merged = stead.vfs().read("/code/f").unwrap().bytes;
+        assert_eq!(merged, b"\xef\xbb\xbfONE\r\n\xff\xfe\r\nthree\r\nfour\r\nFIVE");
+    }
 }
 
-#[test]
-fn g28_merging_again_does_nothing_and_the_fork_goes_on() {
-    let project = Project::new();
-    let stead = forked(&project);
-    write(&stead, "/forks/draft/a", "1\n");
-    write(&stead, "/code/b", "1\n");
-    merge_clean(&stead, "draft");
-    let state = files(&stead, "/code");
-    let again = merge_clean(&stead, "draft");
-    assert!(again.operation.is_none() && again.changes.is_empty(), "{:?}", again.changes);
-    assert_eq!(files(&stead, "/code"), state);
-    // Also after the target has changed, and for new changes of both.
-    write(&stead, "/code/b", "2\n");
-    assert!(merge_clean(&stead, "draft").changes.is_empty());
-    write(&stead, "/forks/draft/a", "2\n");
-    stead.vfs().mkdir("/forks/draft/d", Parents::Create).unwrap();
-    assert_eq!(merge_clean(&stead, "draft").changes.len(), 2);
-    assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+for_each_store! {
+    fn g28_merging_again_does_nothing_and_the_fork_goes_on(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/a", "1\n");
+        write(&stead, "/code/b", "1\n");
+        merge_clean(&stead, "draft");
+        let state = files(&stead, "/code");
+        let again = merge_clean(&stead, "draft");
+        assert!(again.operation.is_none() && again.changes.is_empty(), "{:?}", again.changes);
+        assert_eq!(files(&stead, "/code"), state);
+        // Also after the target has changed, and for new changes of both.
+        write(&stead, "/code/b", "2\n");
+        assert!(merge_clean(&stead, "draft").changes.is_empty());
+        write(&stead, "/forks/draft/a", "2\n");
+        stead.vfs().mkdir("/forks/draft/d", Parents::Create).unwrap();
+        assert_eq!(merge_clean(&stead, "draft").changes.len(), 2);
+        assert_eq!(files(&stead, "/forks/draft"), files(&stead, "/code"));
+    }
 }
 
-#[test]
-fn g28_a_fork_of_a_fork_merges_into_that_fork() {
-    let project = Project::new();
-    let stead = forked(&project);
-    let stead = stead.fork("/forks/draft", "detail").unwrap();
-    write(&stead, "/forks/detail/README.md", "detail\n");
-    merge_clean(&stead, "detail");
-    assert_eq!(read(&stead, "/forks/draft/README.md"), "detail\n");
-    assert_eq!(read(&stead, "/code/README.md"), "read me\n");
-    merge_clean(&stead, "draft");
-    assert_eq!(read(&stead, "/code/README.md"), "detail\n");
+for_each_store! {
+    fn g28_a_fork_of_a_fork_merges_into_that_fork(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        let stead = stead.fork("/forks/draft", "detail").unwrap();
+        write(&stead, "/forks/detail/README.md", "detail\n");
+        merge_clean(&stead, "detail");
+        assert_eq!(read(&stead, "/forks/draft/README.md"), "detail\n");
+        assert_eq!(read(&stead, "/code/README.md"), "read me\n");
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/README.md"), "detail\n");
+    }
 }
 
-#[test]
-fn g26_two_forks_are_merged_one_after_the_other() {
-    let project = Project::new();
-    let stead = forked(&project).fork("/code", "second").unwrap();
-    write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
-    write(&stead, "/forks/second/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
-    merge_clean(&stead, "draft");
-    merge_clean(&stead, "second");
-    assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
+for_each_store! {
+    fn g26_two_forks_are_merged_one_after_the_other(store) {
+        let project = Project::new(store);
+        let stead = forked(&project).fork("/code", "second").unwrap();
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+        write(&stead, "/forks/second/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
+        merge_clean(&stead, "draft");
+        merge_clean(&stead, "second");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nseven\n");
+    }
 }
 
-#[test]
-fn g26_writers_of_the_target_and_of_the_fork_lose_nothing_while_it_is_merged() {
-    let project = Project::new();
-    let stead = forked(&project);
-    let lines: String = (0..200).map(|line| format!("line {line}\n")).collect();
-    write(&stead, "/code/shared", &lines);
-    update(&stead, "draft");
-    std::thread::scope(|scope| {
-        // The sides edit lines that are far apart, so every merge is clean.
-        for (prefix, first) in [("/code", 0), ("/forks/draft", 100)] {
+for_each_store! {
+    fn g26_writers_of_the_target_and_of_the_fork_lose_nothing_while_it_is_merged(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        let lines: String = (0..200).map(|line| format!("line {line}\n")).collect();
+        write(&stead, "/code/shared", &lines);
+        update(&stead, "draft");
+        std::thread::scope(|scope| {
+            // The sides edit lines that are far apart, so every merge is clean.
+            for (prefix, first) in [("/code", 0), ("/forks/draft", 100)] {
+                let stead = stead.clone();
+                scope.spawn(move || {
+                    for line in (first..first + 60).step_by(3) {
+                        let (old, new) = (format!("line {line}\n"), format!("{prefix} {line}\n"));
+                        stead.vfs().edit(&*format!("{prefix}/shared"), &old, &new, Occurrences::One).unwrap();
+                    }
+                });
+            }
             let stead = stead.clone();
             scope.spawn(move || {
-                for line in (first..first + 60).step_by(3) {
-                    let (old, new) = (format!("line {line}\n"), format!("{prefix} {line}\n"));
-                    stead.vfs().edit(&*format!("{prefix}/shared"), &old, &new, Occurrences::One).unwrap();
+                for _ in 0..15 {
+                    match stead.merge_fork("draft", &MergeOptions::default()) {
+                        Ok(result) => assert!(result.conflicts.is_empty(), "{:?}", kinds(&result)),
+                        // It may lose the race each time; then it says so.
+                        Err(error) => assert_eq!(error.kind(), stead::ErrorKind::Conflict, "{error}"),
+                    }
                 }
             });
-        }
-        let stead = stead.clone();
-        scope.spawn(move || {
-            for _ in 0..15 {
-                match stead.merge_fork("draft", &MergeOptions::default()) {
-                    Ok(result) => assert!(result.conflicts.is_empty(), "{:?}", kinds(&result)),
-                    // It may lose the race each time; then it says so.
-                    Err(error) => assert_eq!(error.kind(), stead::ErrorKind::Conflict, "{error}"),
-                }
-            }
         });
-    });
-    merge_clean(&stead, "draft");
-    let merged = read(&stead, "/code/shared");
-    for (prefix, first) in [("/code", 0), ("/forks/draft", 100)] {
-        for line in (first..first + 60).step_by(3) {
-            assert!(merged.contains(&format!("{prefix} {line}\n")), "{prefix} {line}");
+        merge_clean(&stead, "draft");
+        let merged = read(&stead, "/code/shared");
+        for (prefix, first) in [("/code", 0), ("/forks/draft", 100)] {
+            for line in (first..first + 60).step_by(3) {
+                assert!(merged.contains(&format!("{prefix} {line}\n")), "{prefix} {line}");
+            }
         }
+        // If the last merge had nothing to do, the fork gets the target's last lines with an update.
+        update(&stead, "draft");
+        assert_eq!(read(&stead, "/forks/draft/shared"), merged);
     }
-    assert_eq!(read(&stead, "/forks/draft/shared"), merged);
 }

@@ -328,7 +328,14 @@ impl Call<'_> {
                     let authors = match (merged_authors.get(&version), changed_node) {
                         (Some(_), _) | (None, None) => None,
                         (None, Some(change)) => {
-                            Some(stored_line_authors(store, operation.id, change.node).map_err(failed)?)
+                            let of_operation = |revision: &&Revision| revision.operation.id == operation.id;
+                            let mut changes = revisions.revisions.iter().filter(of_operation);
+                            let path = changes.find_map(|revision| {
+                                let after = revision.changes.iter().find_map(|change| change.after.as_ref());
+                                after.map(|after| &after.path)
+                            });
+                            let stored = stored_line_authors(store, operation.id, change.node, path);
+                            Some(stored.map_err(failed)?)
                         }
                     };
                     if let Some(authors) = authors {

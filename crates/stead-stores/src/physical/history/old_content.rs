@@ -22,7 +22,8 @@ use super::super::staging_area::{StagingArea, TempFile};
 use super::ledger_event::{Fingerprint, LedgerEvent, ReplacedBytes};
 use super::ledger_rows::LedgerRows;
 use super::{PhysicalHistory, displaced_name};
-use crate::virtual_store::capture::{CaptureVolume, ContentHasher};
+use crate::virtual_store::capture::ContentHasher;
+use crate::virtual_store::history::VirtualContentRef;
 
 /// How many ledger rows are searched for content that was displaced after a caller got its `ContentRef`.
 const MAX_ROWS_SEARCHED: usize = 4_096;
@@ -41,8 +42,8 @@ enum OpenedFor {
 enum ContentLocation<'p> {
     /// On disk, in the tree or displaced.
     OnDisk(&'p PhysicalContentRef),
-    /// In the volume with what snapshots captured.
-    Captured(CaptureVolume),
+    /// In the database: what snapshots captured, or what a merge brings from a fork.
+    InDatabase(&'p VirtualContentRef),
 }
 
 /// What a `ContentRef` of a Physical Store holds.
@@ -495,7 +496,7 @@ impl PhysicalStore {
     ) -> StoreResult<Box<dyn OpenContent>> {
         match self.locate_content(content_ref)? {
             ContentLocation::OnDisk(physical_ref) => Ok(Box::new(physical_ref.open(OpenedFor::Caller)?)),
-            ContentLocation::Captured(volume) => volume.open(content_ref),
+            ContentLocation::InDatabase(stored) => stored.open(),
         }
     }
 
@@ -507,7 +508,11 @@ impl PhysicalStore {
                 Ok(ContentLocation::OnDisk(physical_ref))
             }
             Some(_) => Err(foreign_error()),
-            None => Ok(ContentLocation::Captured(self.history.capture_volume()?.ok_or_else(foreign_error)?)),
+            None => {
+                let stored = content_ref.inner::<VirtualContentRef>();
+                let stored = stored.filter(|stored| stored.database.id == self.database);
+                Ok(ContentLocation::InDatabase(stored.ok_or_else(foreign_error)?))
+            }
         }
     }
 
@@ -535,9 +540,7 @@ impl PhysicalStore {
                             new_tags.insert(before.tag(), after.tag());
                         }
                     }
-                    ContentLocation::Captured(volume) => {
-                        copy_content(&*volume.open(content_ref)?, &temp.file)?
-                    }
+                    ContentLocation::InDatabase(stored) => copy_content(&*stored.open()?, &temp.file)?,
                 }
                 *content =
                     Content::Sealed(SealedContent::new(content_ref.size(), DraftContent::Complete(temp)));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{
-    Content, ContentId, ContentRef, History, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber,
-    StoreError, StoreResult, VersionTag,
+    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, RevisionNumber, StoreError, StoreResult,
+    VersionTag,
 };
 use stead_core::{Clock, SystemClock, Timestamp};
 
@@ -184,11 +184,6 @@ impl CaptureVolume {
                 Some(ContentRef::with_lazy_id(entry.size, content_ref, find))
             }
         }
-    }
-
-    /// Opens captured content.
-    pub(crate) fn open(&self, content_ref: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        self.store.open_content(content_ref)
     }
 
     /// Content of which only the size is known.

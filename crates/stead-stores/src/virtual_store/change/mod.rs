@@ -68,6 +68,30 @@ impl VirtualStore {
         })
     }
 
+    /// Applies a change whose steps, by their indexes, get contents that are prepared already. Runs `after` in the same
+    /// transaction.
+    pub(crate) fn apply_with_contents(
+        &self,
+        commit_sync: CommitSync,
+        change: Change,
+        contents: Vec<(usize, PreparedContent)>,
+        after: impl FnOnce(&mut WriteTransaction<'_>, &Applied) -> Result<()> + Send + 'static,
+    ) -> StoreResult<Applied> {
+        let prepared = self.prepare_change(change)?;
+        let mut steps = prepared.steps.lock();
+        for (index, content) in contents {
+            if let Some((_, prepared_content)) = steps.get_mut(index) {
+                *prepared_content = content;
+            }
+        }
+        drop(steps);
+        self.commit(commit_sync, &prepared, move |transaction, volume, prepared| {
+            let applied = prepared.apply(transaction, volume, &LiveFacts::default())?;
+            after(transaction, &applied)?;
+            Ok(applied)
+        })
+    }
+
     /// Applies a prepared change of a fork of a host directory. If the fork has to take something over first, nothing is
     /// applied, and the answer says what.
     pub(crate) fn apply_over_directory(

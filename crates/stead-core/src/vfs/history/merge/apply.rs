@@ -19,7 +19,7 @@ use crate::vfs::history::execute::is_race;
 use crate::vfs::history::merge::choices::RuleChoices;
 use crate::vfs::history::merge::describe::MergeConflictKind;
 use crate::vfs::history::merge::plan::{
-    Direction, SideView, expected_directories, node_sides, order, side_changes,
+    Direction, SideView, expected_directories, free_paths, node_sides, nodes_by_path, order, side_changes,
 };
 use crate::vfs::history::merge::records::{CommittedMerge, last_merge, merge_records};
 use crate::vfs::history::merge::{ForkHandle, MergeChange, MergeOptions, MergeResult, authors, store_error};
@@ -87,7 +87,9 @@ impl Call<'_> {
         }
         let left_out = planned.plan.left_out.clone();
         result.left_out = self.left_out_paths(group, &sides, &left_out);
-        let mut steps = order(group, revert_plan(planned.plan.targets), &sides.in_target).map_err(failed)?;
+        let free = free_paths(&sides, Direction::IntoTarget);
+        let mut steps =
+            order(group, revert_plan(planned.plan.targets), &sides.in_target, free).map_err(failed)?;
         for conflict in &steps.conflicts {
             let sides = node_sides(&sides, Direction::IntoTarget).remove(&conflict.node).unwrap_or_default();
             let (node, kind, related) = (conflict.node, TreeConflictKind::NameTaken, Vec::new());
@@ -119,14 +121,18 @@ impl Call<'_> {
         let operation = self.operation();
         let committed = if steps.steps.is_empty() {
             // The target has all of it already, or the rules leave it as it is: only the fork's base changes.
-            let (fork_revision, target_revision) = (sides.revision, sides.revision);
+            let (fork_revision, target_revision) = (sides.revision, sides.target_revision);
             CommittedMerge { operation, fork_revision, target_revision, left_out }
         } else {
-            let expected = expected_directories(&steps, &sides.in_target);
+            let own_ids = sides.target_ids.as_ref();
+            let expected = expected_directories(&steps, &sides.in_target, own_ids);
             let mut records = merge_records(fork.fork, fork.store.id(), operation, sides.revision, &left_out)
                 .map_err(failed)?;
-            records.extend(authors::line_author_records(self, &steps, fork.store).map_err(failed)?);
-            let revive = std::mem::take(&mut steps.revive);
+            records.extend(
+                authors::line_author_records(self, &steps, fork.store, own_ids.is_some()).map_err(failed)?,
+            );
+            // A Store with ids of its own gives what is new an id of its own.
+            let revive = if own_ids.is_some() { BTreeMap::new() } else { std::mem::take(&mut steps.revive) };
             let steps = std::mem::take(&mut steps.steps);
             let applied = self.apply_with(target, steps, ChangeStage::Intermediate, |change| {
                 change.records.extend(records);
@@ -182,14 +188,15 @@ impl Call<'_> {
                 result.conflicts.push(described.map_err(failed)?);
             }
             result.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
-            let steps =
-                order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork).map_err(failed)?;
+            let free = free_paths(&sides, Direction::IntoFork);
+            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)
+                .map_err(failed)?;
             result.changes = self.visible_changes(&group, &steps);
             result.left_out = self.left_out_paths(&group, &sides, &planned.plan.left_out);
             if options.dry_run {
                 return Ok(result);
             }
-            let sync = new_sync(&sides, &planned, &steps, sides.revision, None, &BTreeSet::new());
+            let sync = new_sync(&sides, &planned, &steps, sides.target_revision, None, &BTreeSet::new());
             let has_target_changes =
                 !side_changes(&sides, &sides.in_target, &planned.plan.left_out).is_empty();
             let is_needed = !steps.steps.is_empty()
@@ -232,7 +239,9 @@ impl Call<'_> {
             Direction::IntoFork => &sides.in_fork,
         };
         let monitor = self.cancellation_monitor();
-        let mut view = SideView { ours, current, direction, monitor, merged_bytes: 0 };
+        let by_path = nodes_by_path(sides, direction);
+        let free = free_paths(sides, direction);
+        let mut view = SideView { ours, current, by_path, free, direction, monitor, merged_bytes: 0 };
         let mut choices = RuleChoices {
             rules: &options.rules,
             direction,
@@ -272,7 +281,7 @@ impl Call<'_> {
     /// Lets the fork take in a merge that was committed before, if it has not.
     fn finish_merge(&self, target: &dyn Store, fork: ForkHandle<'_>) -> StoreResult<()> {
         let Some(committed) = last_merge(target, fork.store.id())? else { return Ok(()) };
-        let sides = self.fork_sides(fork, SidesQuery::SinceSync)?;
+        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
         // A merge that is older than the fork was one of another fork of the same name.
         let is_taken_in = sides.sync.merges.contains(&committed.operation)
             || sides.sync.target_revision >= committed.target_revision;
@@ -284,7 +293,7 @@ impl Call<'_> {
 
     /// The same where only the fork is known: its target is one of the caller's Stores, or the record can't be read.
     pub(super) fn finish_merge_of(&self, fork: ForkHandle<'_>) -> StoreResult<()> {
-        let sides = self.fork_sides(fork, SidesQuery::SinceSync)?;
+        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
         let target = self.vfs.workspaces().map(|workspace| workspace.mount().store());
         match target.into_iter().find(|store| store.id() == sides.target) {
             Some(target) => self.finish_merge(&**target, fork),
@@ -301,7 +310,7 @@ impl Call<'_> {
     ) -> StoreResult<()> {
         let store = &**fork.store;
         for _ in 0..MAX_ATTEMPTS {
-            let since_sync = self.fork_sides(fork, SidesQuery::SinceSync)?;
+            let since_sync = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
             check_target(&since_sync, target)?;
             if since_sync.sync.merges.contains(&merge.operation) {
                 return Ok(());
@@ -317,9 +326,11 @@ impl Call<'_> {
             let top = StorePath::empty();
             let planned = self.plan_sides(&sides, Direction::IntoFork, store, &top, &options)?;
             let group = StoreGroup { store: fork.store, workspaces: Vec::new() };
-            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork)?;
+            let free = free_paths(&sides, Direction::IntoFork);
+            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)?;
             let operation = Some(merge.operation);
-            let mut sync = new_sync(&sides, &planned, &steps, merge.target_revision, operation, left_out);
+            let target_revision = sides.target_revision;
+            let mut sync = new_sync(&sides, &planned, &steps, target_revision, operation, left_out);
             sync.after = since_sync.sync.number;
             match self.apply_to_fork(store, steps, &sides.in_fork, sync) {
                 Err(cause) if is_race(&cause) => {}
@@ -336,7 +347,7 @@ impl Call<'_> {
         current: &HashMap<NodeId, CurrentNode>,
         sync: NewForkSync,
     ) -> StoreResult<()> {
-        let expected = expected_directories(&steps, current);
+        let expected = expected_directories(&steps, current, None);
         let revive = std::mem::take(&mut steps.revive);
         let takes_in_merge = sync.merge.is_some();
         self.apply_with(store, steps.steps, ChangeStage::Final, |change| {

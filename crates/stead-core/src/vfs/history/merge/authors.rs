@@ -32,6 +32,11 @@ fn key(operation: OperationId, node: NodeId) -> String {
     format!("{operation}/{}", node.0)
 }
 
+/// The key in a Store that gives a new node an id that isn't known before.
+fn path_key(operation: OperationId, path: &StorePath) -> String {
+    format!("{operation}/path/{}", blake3::hash(path.as_bytes()).to_hex())
+}
+
 /// The authors of a file's lines in a fork, from the first line to the last.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct LineAuthors {
@@ -83,11 +88,13 @@ impl AuthorRow {
     }
 }
 
-/// The rows with the authors of the lines of each file that steps write from a fork.
+/// The rows with the authors of the lines of each file that steps write from a fork. With `by_path`, they are found by the path
+/// of the file instead of its node.
 pub(super) fn line_author_records(
     call: &Call<'_>,
     steps: &RevertSteps,
     fork: &Arc<dyn Store>,
+    by_path: bool,
 ) -> StoreResult<Vec<CompanionRecord>> {
     let mut written: BTreeMap<&StorePath, (usize, Option<&[u8]>)> = BTreeMap::new();
     for (index, step) in steps.steps.iter().enumerate() {
@@ -117,7 +124,11 @@ pub(super) fn line_author_records(
         let Some(authors) = line_authors(&**fork, &versions, merged)? else { continue };
         let data = serde_json::to_string(&authors).expect("authors can be written as JSON");
         // Authors that don't fit into a row are left out: then the lines belong to the merge.
-        if let Ok(row) = CompanionRow::put(kind(), key(call.operation(), change.node), data) {
+        let key = match by_path {
+            true => path_key(call.operation(), &change.path),
+            false => key(call.operation(), change.node),
+        };
+        if let Ok(row) = CompanionRow::put(kind(), key, data) {
             records.push(CompanionRecord::Row(row.filled_from(step)));
         }
     }
@@ -219,14 +230,19 @@ fn line_authors(
 }
 
 /// The operation behind each line of what a merge took from a fork for a node; `None` for lines that are older than the fork,
-/// and `None` altogether if the operation wasn't a merge that stored authors.
+/// and `None` altogether if the operation wasn't a merge that stored authors. `path` is where the operation left the node.
 pub(in crate::vfs::history) fn stored_line_authors(
     store: &dyn Store,
     operation: OperationId,
     node: NodeId,
+    path: Option<&StorePath>,
 ) -> StoreResult<Option<Vec<Option<Operation>>>> {
     let Some(records) = store.companion_records() else { return Ok(None) };
-    let Some(stored) = records.record(&kind(), &key(operation, node))? else { return Ok(None) };
+    let mut stored = records.record(&kind(), &key(operation, node))?;
+    if let (None, Some(path)) = (&stored, path) {
+        stored = records.record(&kind(), &path_key(operation, path))?;
+    }
+    let Some(stored) = stored else { return Ok(None) };
     let Ok(authors) = serde_json::from_str::<LineAuthors>(&stored.data) else { return Ok(None) };
     let operations: Vec<Operation> = authors.operations.into_iter().map(AuthorRow::into_operation).collect();
     let mut lines = Vec::new();

@@ -180,9 +180,13 @@ impl Call<'_> {
         let failed = |cause| store_error(prefix, cause);
         if group.workspaces[0].scope().allows(Access::Restore) {
             // Until the fork has taken in its last merge, what it merged would count as different.
-            self.finish_merge_of(fork).map_err(failed)?;
+            match self.finish_merge_of(fork) {
+                // Without the target, the fork can still be compared with what it knows of it.
+                Err(StoreError::Unavailable { .. }) => {}
+                finished => finished.map_err(failed)?,
+            }
         }
-        let sides = self.fork_sides(fork, SidesQuery::SinceSync).map_err(failed)?;
+        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork).map_err(failed)?;
         let mut differences = Vec::new();
         for (base, in_fork) in plan::side_changes(&sides, &sides.in_fork, &BTreeSet::new()) {
             let is_visible = |state: &&NodeState| self.logical_path(&group, &state.path).is_some();

@@ -1,16 +1,16 @@
 //! Plans a merge or an update from the three sides of a fork.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use crate::history::merge::{MAX_MERGE_SIZE, merge};
 use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
 use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
-use crate::history::{PlannedContent, RevertPlan, RevertSteps, order_steps};
+use crate::history::{PlannedContent, RevertPlan, RevertSteps, StoreView, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    ContentRef, CurrentNode, ForkSides, NodeId, NodeKind, NodePath, NodeState, Page, Store, StoreError,
-    StorePath, StoreResult,
+    Attr, ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, NodeState, Page, Store,
+    StoreError, StorePath, StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
 use crate::vfs::history::{StoreGroup, read_content};
@@ -83,17 +83,44 @@ pub(super) struct SideView<'a> {
     /// The Store that gets changed.
     pub(super) ours: &'a dyn Store,
     pub(super) current: &'a HashMap<NodeId, CurrentNode>,
+    /// The nodes by path, if the Store itself has other ids for them.
+    pub(super) by_path: Option<HashMap<&'a StorePath, NodeId>>,
+    /// The paths that count as free.
+    pub(super) free: &'a HashSet<StorePath>,
     pub(super) direction: Direction,
     pub(super) monitor: Option<Arc<dyn CallMonitor>>,
     /// How many bytes of merged text the plan holds.
     pub(super) merged_bytes: u64,
 }
 
+/// Marks the id of a node of which only the target's own id is known. No id of a fork's Store has it.
+const FOREIGN_ID: u64 = 1 << 63;
+
+/// The nodes of the side that gets changed, by path, if its Store itself has other ids for them.
+pub(super) fn nodes_by_path(sides: &ForkSides, direction: Direction) -> Option<HashMap<&StorePath, NodeId>> {
+    let has_other_ids = direction == Direction::IntoTarget && sides.target_ids.is_some();
+    has_other_ids.then(|| sides.in_target.iter().map(|(&node, current)| (&current.path, node)).collect())
+}
+
+impl SideView<'_> {
+    /// The id under which the merge knows a node of the Store at a path.
+    fn known_id(&self, path: &StorePath, id: NodeId) -> NodeId {
+        match &self.by_path {
+            None => id,
+            Some(by_path) => by_path.get(path).copied().unwrap_or(NodeId(id.0 | FOREIGN_ID)),
+        }
+    }
+}
+
 impl MergeView for SideView<'_> {
     fn child(&mut self, directory: NodeId, name: &[u8]) -> StoreResult<Option<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(None) };
-        match self.ours.stat(&NodePath::from_root(directory.path.child(name))) {
-            Ok(attr) => Ok(Some(attr.node)),
+        let path = directory.path.child(name);
+        if self.free.contains(&path) {
+            return Ok(None);
+        }
+        match self.ours.stat(&NodePath::from_root(path.clone())) {
+            Ok(attr) => Ok(Some(self.known_id(&path, attr.node))),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             Err(cause) => Err(cause),
         }
@@ -102,7 +129,11 @@ impl MergeView for SideView<'_> {
     fn children(&mut self, directory: NodeId) -> StoreResult<Vec<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(Vec::new()) };
         let listing = self.ours.list(&NodePath::from_root(directory.path.clone()), &Page::ALL)?;
-        Ok(listing.entries.into_iter().map(|entry| entry.attr.node).collect())
+        let id = |entry: &Entry| {
+            let path = directory.path.child(entry.name.as_bytes());
+            (!self.free.contains(&path)).then(|| self.known_id(&path, entry.attr.node))
+        };
+        Ok(listing.entries.iter().filter_map(id).collect())
     }
 
     fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>> {
@@ -158,11 +189,43 @@ impl MergeView for SideView<'_> {
     }
 }
 
+/// The paths that count as free on the side that gets changed.
+pub(super) fn free_paths(sides: &ForkSides, direction: Direction) -> &HashSet<StorePath> {
+    static NONE: LazyLock<HashSet<StorePath>> = LazyLock::new(HashSet::new);
+    match direction {
+        Direction::IntoTarget => &NONE,
+        Direction::IntoFork => &sides.shown_twice,
+    }
+}
+
+/// The side that gets changed, with paths that count as free.
+struct WithFreePaths<'a> {
+    live: LiveStoreView<'a>,
+    free: &'a HashSet<StorePath>,
+}
+
+impl StoreView for WithFreePaths<'_> {
+    fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        if self.free.contains(path) { Ok(None) } else { self.live.stat(path) }
+    }
+
+    fn child_names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
+        let mut names = self.live.child_names(path)?;
+        names.retain(|name| !self.free.contains(&path.child(name)));
+        Ok(names)
+    }
+
+    fn read(&mut self, content: &ContentRef) -> StoreResult<Vec<u8>> {
+        self.live.read(content)
+    }
+}
+
 /// Orders planned nodes into steps on a Store.
 pub(super) fn order(
     group: &StoreGroup<'_>,
     plan: RevertPlan,
     current: &HashMap<NodeId, CurrentNode>,
+    free: &HashSet<StorePath>,
 ) -> StoreResult<RevertSteps> {
     let store = &**group.store;
     let is_directory = |path: &&StorePath| {
@@ -172,13 +235,15 @@ pub(super) fn order(
     let root = StorePath::empty();
     let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
     let temp_directory = mount_paths.find(is_directory).unwrap_or(&root);
-    order_steps(plan, current, temp_directory, &mut LiveStoreView(store))
+    order_steps(plan, current, temp_directory, &mut WithFreePaths { live: LiveStoreView(store), free })
 }
 
-/// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race.
+/// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race. `own_ids`
+/// has the ids of the Store that is changed, if these are others.
 pub(super) fn expected_directories(
     steps: &RevertSteps,
     current: &HashMap<NodeId, CurrentNode>,
+    own_ids: Option<&HashMap<NodeId, NodeId>>,
 ) -> Vec<(StorePath, NodeId)> {
     let by_path: HashMap<&StorePath, NodeId> = current
         .iter()
@@ -190,7 +255,8 @@ pub(super) fn expected_directories(
     for path in paths {
         if let Some((directory, _)) = path.parent_and_name() {
             let directory = StorePath::from_checked(directory);
-            if let Some(&node) = by_path.get(&directory) {
+            let own_id = |node: &NodeId| own_ids.map_or(Some(*node), |own_ids| own_ids.get(node).copied());
+            if let Some(node) = by_path.get(&directory).and_then(own_id) {
                 expected.insert(directory, node);
             }
         }
