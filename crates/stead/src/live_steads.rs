@@ -493,8 +493,8 @@ impl<T: LiveEntry> LiveSteads<T> {
         drop(evicted);
     }
 
-    /// Ends the thread of an identity, with its entry: see [`Threads::destroy`](crate::Threads::destroy). Whoever still has the
-    /// entry is told at the next call that the thread has ended. If the thread can't end now, the entry is gone all the same,
+    /// Ends the thread of an identity, with its entry: see [`Threads::destroy`](crate::Threads::destroy). The next call
+    /// of a client that still has the entry fails and says that the thread has ended. If the thread can't end now, the entry is gone all the same,
     /// and the call can be repeated.
     pub fn end_thread(&self, identity: &Identity) -> Result<Option<DestroyedThread>> {
         let Some(key) = ThreadKey::of(identity) else { return Ok(None) };

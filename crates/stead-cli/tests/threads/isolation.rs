@@ -64,7 +64,7 @@ impl Marked {
         threads.collect()
     }
 
-    /// The thread's name, which nobody else learns.
+    /// The thread's name, which no answer to another thread or agent contains.
     pub(crate) fn thread(&self) -> String {
         format!("th{}{}x", self.agent, self.number)
     }

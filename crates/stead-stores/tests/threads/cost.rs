@@ -15,7 +15,7 @@ fn cpu_time() -> Duration {
 
 /// Prints what making, entering and using threads costs: `cargo nextest run --release --run-ignored all --no-capture`.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "it measures times, prints them and asserts nothing"]
 fn measure_making_and_entering_threads() {
     const COUNT: u32 = 10_000;
     let bench = Bench::new();

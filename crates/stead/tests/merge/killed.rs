@@ -134,7 +134,7 @@ fn interrupt_repeatedly(store: TargetStore, interrupted: Interrupted) {
             assert_eq!(files(&stead, "/code"), before.0, "round {round}");
             continue;
         }
-        // Whatever was interrupted: a merge now leads to the same result, and then there is nothing left to do.
+        // A merge now leads to the same result, wherever the kill came, and then there is nothing left to do.
         if interrupted == Interrupted::Merge && is_made {
             // The whole merge is there: nothing is left to be merged into the target.
             let target = files(&stead, "/code");

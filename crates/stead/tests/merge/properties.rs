@@ -161,7 +161,7 @@ for_each_store! {
                 update(&stead, "first");
                 assert_eq!(files(&stead, "/code"), target, "seed {seed}");
             }
-            // Whatever was in conflict, taking the target's side leaves the target with everything it had.
+            // Taking the target's side in every conflict leaves the target with everything that it had.
             let conflicts = merge(&stead, "first").conflicts;
             if conflicts.iter().any(|conflict| conflict.kind.as_str() == "unresolved") {
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! The rules are in [`crate::managed`]. Routing is a redirect: a bare name that is written directly below a managed prefix leads
 //! to a path in the directory of a category, which is authorized like any other. The rows of the manifest are written by the
-//! Store, with every change and whoever makes it; these calls only read them, except for tags.
+//! Store, with every change of any caller; these calls only read them, except for tags.
 
 mod change;
 mod cleanup;
