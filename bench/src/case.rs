@@ -5,10 +5,12 @@ mod displaced_content;
 mod door;
 mod files;
 mod fork;
+mod forks;
 mod grep;
 mod growth;
 mod history;
 mod large;
+mod managed;
 mod mcp;
 mod mount;
 mod org;
@@ -50,7 +52,7 @@ pub struct Case {
 }
 
 /// All benchmarks, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 16] = [
+pub const CASES: &[Case] = &[
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -60,6 +62,7 @@ pub const CASES: [Case; 16] = [
     Case { name: "history", run: history::run },
     Case { name: "keeping", run: displaced_content::run },
     Case { name: "fork", run: fork::run },
+    Case { name: "forks", run: forks::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },
     Case { name: "mcp", run: mcp::run },
@@ -67,4 +70,5 @@ pub const CASES: [Case; 16] = [
     Case { name: "org", run: org::run },
     Case { name: "state", run: state::run },
     Case { name: "threads", run: threads::run },
+    Case { name: "managed", run: managed::run },
 ];

@@ -39,8 +39,8 @@ fn run(arguments: &[String]) -> Result {
         _ => return Err("the only option is --quick".into()),
     };
     if let Some(unknown) = names.iter().find(|name| CASES.iter().all(|case| case.name != name.as_str())) {
-        let known = CASES.map(|case| case.name).join(", ");
-        return Err(format!("`{unknown}` is no benchmark; there are {known}").into());
+        let known: Vec<_> = CASES.iter().map(|case| case.name).collect();
+        return Err(format!("there is no benchmark `{unknown}`; there are {}", known.join(", ")).into());
     }
     let base = std::env::var_os("STEAD_BENCH_DIR").map_or_else(default_directory, |path| Ok(path.into()))?;
     std::fs::create_dir_all(&base)?;

@@ -54,17 +54,19 @@ pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
         capture(&mut script).map(drop)
     };
     steps.run("Python client", || run_script(clients.python_script("python/drive.py")))?;
-    steps.run("example of threads", || {
-        let directory = clients.fresh_directory("threads")?;
-        let example = programs::root().join("examples/threads");
-        let setup = ServerSetup::from_example(&example, binary.clone(), directory.clone())?;
-        let mut script = clients.python(&directory.join("loop.py"));
-        script.current_dir(&directory).env("STEAD_BIN", setup.binary());
-        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
-            script.env_remove(name);
-        }
-        capture(&mut script).map(drop)
-    })?;
+    for (example, script) in [("threads", "loop.py"), ("team", "team.py")] {
+        steps.run(&format!("example of {example}"), || {
+            let directory = clients.fresh_directory(example)?;
+            let source = programs::root().join("examples").join(example);
+            let setup = ServerSetup::from_example(&source, binary.clone(), directory.clone())?;
+            let mut script = clients.python(&directory.join(script));
+            script.current_dir(&directory).env("STEAD_BIN", setup.binary());
+            for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
+                script.env_remove(name);
+            }
+            capture(&mut script).map(drop)
+        })?;
+    }
     steps.run("TypeScript clients", || run_script(clients.node_script("typescript/drive.mjs")?))?;
     steps.run("Inspector, stdio", || {
         let mut inspector = inspector(&clients);

@@ -36,6 +36,7 @@ const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
 cargo xtask test --fast                       unit tests, and the behaviour suite on Memory and SQLite: under a minute
+cargo xtask test --coverage                   which lines the tests of the workspace run; not part of test
 cargo xtask second-user                       the tests that depend on modes, as another user (needs root); part of test
 cargo xtask clients [--long [--write]]        the server with other projects' clients and hosts; part of test; --long
                                               runs all hosts, --write writes what their models get into docs/hosts.md

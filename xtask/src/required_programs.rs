@@ -33,18 +33,20 @@ pub(crate) const VENV: RequiredProgram =
 /// Installs the programs that are missing. Only root can, so it fails for other users if something is missing.
 pub(crate) fn install_missing(required: &[RequiredProgram]) -> Result {
     let packages = missing(required, programs::succeeds);
-    if packages.is_empty() {
-        return Ok(());
-    }
+    if packages.is_empty() { Ok(()) } else { install_packages(&packages) }
+}
+
+/// Installs Debian packages. Only root can.
+pub(crate) fn install_packages(packages: &[&str]) -> Result {
     if !programs::is_root() {
-        return Err(needs_root_message(&packages).into());
+        return Err(needs_root_message(packages).into());
     }
     eprintln!("installing {}", packages.join(", "));
     let install = || -> Result {
         programs::capture(programs::program("apt-get").arg("update"))?;
         let mut install = programs::program("apt-get");
         install.env("DEBIAN_FRONTEND", "noninteractive");
-        programs::capture(install.args(["install", "-y", "--no-install-recommends"]).args(&packages))?;
+        programs::capture(install.args(["install", "-y", "--no-install-recommends"]).args(packages))?;
         Ok(())
     };
     install().map_err(|error| format!("install {} and try again: {error}", packages.join(", ")).into())

@@ -18,8 +18,9 @@ use crate::steps::StepRunner;
 const NOBODY: u32 = 65_534;
 
 /// The tests that run again: the package, the target, and a part of their names.
-const RERUN_TESTS: [(&str, &str, &str); 6] = [
+const RERUN_TESTS: [(&str, &str, &str); 7] = [
     ("stead-stores", "physical", ""),
+    ("stead-stores", "overlay", "the_host_forbids"),
     ("stead-stores", "history", ""),
     ("stead-stores", "suite", "on_disk"),
     ("stead-cli", "cli", ""),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::Result;
@@ -15,9 +16,9 @@ use crate::programs::{capture, root};
 struct Specification {
     /// The letter that its lines begin with, in lower case.
     letter: char,
-    /// The number of its last line.
-    last: u32,
-    /// Lines with a letter after their number, besides those from 1 to `last`.
+    /// The numbers of its lines.
+    numbers: &'static [RangeInclusive<u32>],
+    /// Lines with a letter after their number, besides those in `numbers`.
     inserted: &'static [(u32, char)],
     /// What proves a line that no test can, or why there is no test yet.
     proven_otherwise: &'static [(u32, &'static str)],
@@ -26,10 +27,10 @@ struct Specification {
     page: &'static str,
 }
 
-const SPECIFICATIONS: [Specification; 3] = [
+const SPECIFICATIONS: [Specification; 4] = [
     Specification {
         letter: 'f',
-        last: 168,
+        numbers: &[1..=168],
         inserted: &[],
         proven_otherwise: &[(156, "`cargo xtask test --coverage` measures it; it isn't part of CI")],
         title: "Organizations",
@@ -38,27 +39,31 @@ const SPECIFICATIONS: [Specification; 3] = [
     },
     Specification {
         letter: 'g',
-        last: 32,
+        numbers: &[1..=32],
         inserted: &[],
-        proven_otherwise: &[
-            (1, "not done yet: nested Workspaces are left out of a fork, whatever their scope"),
-            (3, "no test with this name yet; the behaviour suite runs on forks in stead-stores/tests/forks"),
-            (29, "not done yet: merged texts are in memory until the commit, 512 MiB at most"),
-            (30, "not done yet: `fork = \"thread\"` has no effect"),
-            (31, "not done yet: there is no `stead review`"),
-        ],
+        proven_otherwise: &[],
         title: "Forks and merges",
         subject: "forks, merge, update and review",
         page: "docs/merge-tests.md",
     },
     Specification {
         letter: 'w',
-        last: 94,
+        numbers: &[1..=94],
         inserted: &[(44, 'a')],
         proven_otherwise: &[],
         title: "Managed Workspaces",
         subject: "managed Workspaces",
         page: "docs/managed-tests.md",
+    },
+    Specification {
+        letter: 's',
+        // The other lines are about parts that have no page: files, audit and history.
+        numbers: &[1..=5, 11..=18],
+        inserted: &[(12, 'a')],
+        proven_otherwise: &[],
+        title: "Threads and State",
+        subject: "steads, threads and State",
+        page: "docs/thread-tests.md",
     },
 ];
 
@@ -89,7 +94,8 @@ pub(crate) fn write() -> Result {
 impl Specification {
     fn lines(&self) -> Vec<Line> {
         let inserted = self.inserted.iter().map(|(number, letter)| (*number, Some(*letter)));
-        let mut lines: Vec<_> = (1..=self.last).map(|number| (number, None)).chain(inserted).collect();
+        let numbers = self.numbers.iter().cloned().flatten();
+        let mut lines: Vec<_> = numbers.map(|number| (number, None)).chain(inserted).collect();
         lines.sort_unstable();
         lines
     }
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_test_are_those_at_the_beginning_of_its_name() {
-        let [organizations, merges, managed] = &SPECIFICATIONS;
+        let [organizations, merges, managed, _] = &SPECIFICATIONS;
         let numbers =
             |name| organizations.lines_of(name).into_iter().map(|(number, _)| number).collect::<Vec<_>>();
         assert_eq!(numbers("f7_unknown_parameters"), [7]);
@@ -211,5 +217,7 @@ mod tests {
         assert!(error.contains("F2, F3") && !error.contains("F1,"), "{error}");
         let error = SPECIFICATIONS[2].page(&tests).unwrap_err().to_string();
         assert!(error.contains("W44, W44a, W45"), "{error}");
+        let error = SPECIFICATIONS[3].page(&tests).unwrap_err().to_string();
+        assert!(error.contains("S5, S11") && error.ends_with("S18"), "{error}");
     }
 }

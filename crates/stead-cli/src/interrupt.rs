@@ -1,4 +1,4 @@
-//! Ctrl-C during an import, an export or a snapshot: the first one stops the work at a point where nothing is half
+//! Ctrl-C during an import, an export, a snapshot or a merge: the first one stops the work at a point where nothing is half
 //! done; the second one ends the process at once.
 
 use std::io;

@@ -169,6 +169,20 @@ impl Session {
         Ok(self.open(&self.config()?.for_owner())?.with_approval())
     }
 
+    /// Like [`Session::stead_of_owner`], for a command about changes that wait for a review: with the Workspaces themselves, and
+    /// outside of threads.
+    pub(crate) fn stead_for_review(&self) -> Result<Stead, CommandError> {
+        let config = self.config()?.for_owner();
+        let stores = Stores::of(&config);
+        stores.open_audit()?;
+        Ok(Stead::open_for_review(&stores, &self.identity(&config)?)?.with_approval())
+    }
+
+    /// The stead for a command about a fork: [`Session::stead_for_review`] for a review fork.
+    pub(crate) fn stead_for_fork(&self, fork: &str) -> Result<Stead, CommandError> {
+        if fork.starts_with("review:") { self.stead_for_review() } else { self.stead_of_owner() }
+    }
+
     /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
     pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
         let mut config = self.config()?;

@@ -179,7 +179,7 @@ pub enum Error {
     /// doesn't say whether anything exists there.
     #[error(
         "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: you can only edit or move files there whose \
-         whole content you wrote yourself"
+         whole content you wrote yourself, by the path that the write answered with"
     )]
     NotOwnFile {
         /// The path, as the caller wrote it.
@@ -229,6 +229,15 @@ pub enum Error {
         path: VfsPath,
         /// The Workspace below it.
         nested: VfsPath,
+    },
+    /// The directory leads to something that isn't part of the fork.
+    #[error(
+        "`{path}` can't be moved, copied or removed as a whole, because the fork leaves a part of it out; do it with what is in \
+         it instead"
+    )]
+    ContainsExcluded {
+        /// The path.
+        path: VfsPath,
     },
     /// The root directory of a Workspace can't be moved, replaced or removed.
     #[error("`{path}` is a Workspace; it can't be moved, replaced or removed, only its content can")]
@@ -290,6 +299,12 @@ pub enum Error {
     #[error("`{path}` is binary; read it as bytes")]
     Binary {
         /// The path.
+        path: VfsPath,
+    },
+    /// A person reviewed or approved something that has changed since it was shown.
+    #[error("`{path}` has changed since it was shown for a decision; try again to see it as it is now")]
+    ReviewOutdated {
+        /// The path; the Workspace, if the fork has changed.
         path: VfsPath,
     },
     /// A key of the State doesn't have the version tag that it should.
@@ -403,10 +418,13 @@ impl Error {
             | Error::RedirectOutside { .. }
             | Error::SymlinkRefused { .. }
             | Error::ContainsWorkspace { .. }
+            | Error::ContainsExcluded { .. }
             | Error::IsWorkspace { .. }
             | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => ErrorKind::Denied,
-            Error::LostUpdate { .. } | Error::StateConflict { .. } => ErrorKind::Conflict,
+            Error::LostUpdate { .. } | Error::StateConflict { .. } | Error::ReviewOutdated { .. } => {
+                ErrorKind::Conflict
+            }
             Error::StateKeyExists { .. } => ErrorKind::AlreadyExists,
             Error::StateValueTooLarge { .. } => ErrorKind::TooLarge,
             Error::NotInHistory(_) | Error::NoStateKey { .. } => ErrorKind::NotFound,
@@ -582,7 +600,7 @@ fn visible_message(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => format!("`{path}` does not exist; list its directory to see what does"),
         StoreError::AlreadyExists => {
-            format!("`{path}` already exists; choose another name, or allow it to be overwritten")
+            format!("`{path}` already exists; choose another name, or overwrite it if this call can")
         }
         StoreError::NotADirectory => format!("`{path}`, or one of its parents, is not a directory"),
         StoreError::IsADirectory => format!("`{path}` is a directory; list it instead, or name a file in it"),

@@ -24,6 +24,18 @@ use crate::name::escape_text;
 /// The agent name of Stead itself, where it acts without being asked by an agent or a person.
 pub const SYSTEM_AGENT: &str = "system";
 
+/// No agent can have the name of Stead itself: the agent would be the author of Stead's own operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{SYSTEM_AGENT}` is the name of Stead itself, in the log and in the audit; choose another name for the agent"
+)]
+pub struct ReservedAgentName;
+
+/// Fails if no agent can have this name.
+pub fn check_agent_name(name: &str) -> Result<(), ReservedAgentName> {
+    if name == SYSTEM_AGENT { Err(ReservedAgentName) } else { Ok(()) }
+}
+
 /// The caller's identity. It comes from the connection, never from a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
@@ -59,7 +71,7 @@ const MAX_THREAD_NAME: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this isn't a valid thread name; use 1 to {MAX_THREAD_NAME} bytes without `/`, `\\` or invisible characters, and \
-     not `.` or `..`"
+     not `.`, `..`, `.stead` or `stead.toml`"
 )]
 pub struct InvalidThreadName;
 
@@ -71,7 +83,9 @@ pub fn parse_thread_name(text: &str) -> Result<String, InvalidThreadName> {
 
 /// Whether a text can be an id: usable as a directory name, and visible as it is without escaping.
 pub(crate) fn is_valid_id(text: &str) -> bool {
-    let is_name = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
+    // Stead's own files have the last two in a host directory, however they are written.
+    let is_taken = [".", "..", ".stead", "stead.toml"].iter().any(|taken| text.eq_ignore_ascii_case(taken));
+    let is_name = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !is_taken;
     is_name && !text.contains(['/', '\\']) && escape_text(text).to_string() == text
 }
 

@@ -48,6 +48,13 @@ pub fn check_not_stopped(monitor: Option<&Arc<dyn CallMonitor>>) -> StoreResult<
         .map_or(Ok(()), |reason| Err(StoreError::Stopped(reason)))
 }
 
+/// Reports to the monitor of a change that so many of its steps are done.
+pub fn report_step(monitor: Option<&Arc<dyn CallMonitor>>, done: usize, steps: usize) {
+    if let Some(monitor) = monitor {
+        monitor.progress(done as u64, Some(steps as u64));
+    }
+}
+
 /// Why a call was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
@@ -55,6 +62,16 @@ pub enum StopReason {
     Cancelled,
     /// The call exceeded its time limit.
     TimedOut,
+}
+
+impl StopReason {
+    /// The reason as the audit has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StopReason::Cancelled => "cancelled",
+            StopReason::TimedOut => "timed_out",
+        }
+    }
 }
 
 impl fmt::Display for StopReason {

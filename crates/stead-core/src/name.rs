@@ -99,6 +99,12 @@ pub fn escape_text(text: &str) -> Escaped<'_> {
     Escaped { bytes: text.as_bytes(), backslash: "\\", is_name: false }
 }
 
+/// Displays a line of a file for a reader who decides about it: like [`escape_text`], and invisible characters and bytes that
+/// aren't UTF-8 are escaped, too.
+pub fn escape_line(bytes: &[u8]) -> Escaped<'_> {
+    Escaped { bytes, backslash: "\\", is_name: true }
+}
+
 /// Returned by [`escape_name`] and [`escape_text`]; escapes when displayed.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a> {

@@ -25,8 +25,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::path::VfsPath;
-use crate::scope::Access;
-use crate::workspace::Workspace;
+use crate::scope::{Access, AccessScope};
+use crate::workspace::{ApprovalPolicy, Workspace};
 
 /// The Workspaces of one stead. Routers share Workspaces: a clone copies none.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +37,12 @@ pub struct Router {
     by_prefix: HashSet<ByPrefix>,
     /// Bit `d` is set if some prefix has `d` components; `route` tries no other lengths.
     depths: u128,
+    /// The scopes that usable Workspaces have.
+    scopes: Vec<AccessScope>,
+    /// Whether a usable Workspace asks a person about something.
+    asks: bool,
+    /// The usable Workspaces that are managed, sorted by prefix.
+    managed: Vec<Arc<Workspace>>,
     /// The Workspace that holds the stead's State. No path leads to it.
     state: Option<Arc<Workspace>>,
 }
@@ -96,7 +102,16 @@ impl Router {
         }
         let depths = workspaces.iter().fold(0, |depths, workspace| depths | 1 << workspace.prefix().depth());
         let by_prefix = workspaces.iter().cloned().map(ByPrefix).collect();
-        Ok(Router { workspaces, by_prefix, depths, state: None })
+        // An organization can have tens of thousands of Workspaces. What a call asks about all of them is known once.
+        let (mut scopes, mut asks, mut managed) = (Vec::new(), false, Vec::new());
+        for workspace in workspaces.iter().filter(|workspace| workspace.barrier().is_none()) {
+            if !scopes.contains(&workspace.scope()) {
+                scopes.push(workspace.scope());
+            }
+            asks |= workspace.approval_policy() != ApprovalPolicy::Never;
+            managed.extend(workspace.managed().map(|_| Arc::clone(workspace)));
+        }
+        Ok(Router { workspaces, by_prefix, depths, scopes, asks, managed, state: None })
     }
 
     /// The same router with the Workspace of the stead's State, which is kept apart: no path is routed to it, and it isn't
@@ -113,6 +128,21 @@ impl Router {
     /// The usable Workspaces, without barriers, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Arc<Workspace>> {
         self.workspaces.iter().filter(|workspace| workspace.barrier().is_none())
+    }
+
+    /// Whether a usable Workspace has this scope.
+    pub fn has_scope(&self, scope: AccessScope) -> bool {
+        self.scopes.contains(&scope)
+    }
+
+    /// Whether a usable Workspace asks a person about something.
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The usable Workspaces that are managed, sorted by prefix.
+    pub fn managed(&self) -> impl Iterator<Item = &Arc<Workspace>> {
+        self.managed.iter()
     }
 
     /// All Workspaces, including barriers, sorted by prefix.
@@ -156,11 +186,25 @@ impl Router {
         self.workspaces[start..start + length].iter().map(|workspace| &**workspace)
     }
 
-    /// The names directly in this directory that lead to Workspaces below it.
+    /// The names directly in this directory that lead to Workspaces below it, without those that lead only to what is excluded
+    /// from a fork.
     pub fn child_names(&self, path: &VfsPath) -> BTreeSet<&str> {
-        let names =
-            self.nested(path).filter_map(|nested| nested.prefix().strip_prefix(path)?.split('/').next());
-        names.collect()
+        let shown = self.nested(path).filter(|nested| !nested.is_absent());
+        shown.filter_map(|nested| nested.prefix().strip_prefix(path)?.split('/').next()).collect()
+    }
+
+    /// The names directly in this directory that nothing shows, whatever the Store has there: they are excluded from a fork.
+    pub(crate) fn absent_names(&self, path: &VfsPath) -> BTreeSet<&str> {
+        let absent = self.nested(path).filter(|nested| nested.is_absent());
+        let own =
+            absent.filter_map(|absent| absent.prefix().strip_prefix(path).filter(|name| !name.contains('/')));
+        let shown = self.child_names(path);
+        own.filter(|name| !shown.contains(name)).collect()
+    }
+
+    /// Whether Workspaces below a path are shown.
+    pub(crate) fn leads_to_workspace(&self, path: &VfsPath) -> bool {
+        self.nested(path).any(|nested| !nested.is_absent())
     }
 
     /// Whether a directory exists only because Workspaces lie below it. Without a Workspace at `/`, the root is one

@@ -15,8 +15,10 @@
 //! ```
 
 use std::borrow::Cow;
+use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 
+use crate::clock::Timestamp;
 use crate::glob::{Anchor, GlobError, PathGlobs, compile_rule};
 use crate::hide::{DEFAULT_HIDE_GLOBS, HideGlobs};
 use crate::managed::Ttl;
@@ -127,6 +129,15 @@ pub struct Workspace {
     barrier: Option<Barrier>,
     /// How long files live, if the Workspace is managed.
     managed: Option<Arc<Ttl>>,
+    /// When the directory became the caller's own; `None` if it has always been.
+    own_since: Option<Timestamp>,
+    sharing: Option<Arc<dyn SharingWorkspaces>>,
+}
+
+/// Finds the Workspaces of all agents that show the directory of a managed one.
+pub trait SharingWorkspaces: Debug + Send + Sync {
+    /// Those Workspaces, with their rules. Their Mount is this one.
+    fn find(&self, mount: &Mount) -> Vec<Arc<Workspace>>;
 }
 
 /// Who may change the permission bits of a Workspace's root directory.
@@ -156,7 +167,7 @@ pub struct ForkOrigin {
 pub enum Barrier {
     /// The Workspace can't be shown as of the past; the text says why.
     NotInPast(Cow<'static, str>),
-    /// The path was a separate Workspace when the fork was made, and was excluded from the fork.
+    /// The path was a separate Workspace when the fork was made, and was excluded from the fork. No listing has its name.
     ExcludedFromFork,
     /// The directory has the files of threads, which only the Workspaces of each thread show.
     ThreadFiles,
@@ -231,6 +242,8 @@ impl Workspace {
             fork_origin: None,
             barrier: None,
             managed: None,
+            own_since: None,
+            sharing: None,
         }
     }
 
@@ -278,6 +291,22 @@ impl Workspace {
         Workspace { managed: Some(Arc::new(ttl)), ..self }
     }
 
+    /// Sets how the other Workspaces on the same directory are found. A cleanup leaves alone what one of them hides or protects.
+    pub fn with_sharing(self, sharing: Arc<dyn SharingWorkspaces>) -> Self {
+        Workspace { sharing: Some(sharing), ..self }
+    }
+
+    /// The other Workspaces on the same directory, as far as they are known.
+    pub(crate) fn sharing(&self) -> Vec<Arc<Workspace>> {
+        self.sharing.as_ref().map(|sharing| sharing.find(&self.mount)).unwrap_or_default()
+    }
+
+    /// Sets when the directory became the caller's own. What happened there before isn't the caller's to see: a thread can have
+    /// the name, and so the directory, of an earlier one.
+    pub fn with_own_since(self, since: Timestamp) -> Self {
+        Workspace { own_since: Some(since), ..self }
+    }
+
     /// Sets the quota.
     pub fn with_quota(self, quota: QuotaLimits) -> Self {
         Workspace { quota, ..self }
@@ -320,6 +349,11 @@ impl Workspace {
         self.barrier.as_ref()
     }
 
+    /// Whether nothing is shown at the prefix, not even its name.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.barrier == Some(Barrier::ExcludedFromFork)
+    }
+
     /// The path prefix.
     pub fn prefix(&self) -> &VfsPath {
         &self.prefix
@@ -353,6 +387,16 @@ impl Workspace {
     /// How long files live, if the Workspace is managed.
     pub fn managed(&self) -> Option<Ttl> {
         self.managed.as_deref().copied().filter(|_| self.barrier.is_none())
+    }
+
+    /// Whether the files are a thread's own.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        self.own_since.is_some()
+    }
+
+    /// Whether the directory was the caller's own at this time already.
+    pub(crate) fn was_own_at(&self, time: Timestamp) -> bool {
+        self.own_since.is_none_or(|since| time >= since)
     }
 
     /// The quota.

@@ -31,7 +31,13 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
     let file = steads.config().file_to_follow().map(Path::to_owned);
-    let last_fingerprints = fingerprints_of(file.as_deref(), &steads.config());
+    let mut last_fingerprints = fingerprints_of(file.as_deref(), &steads.config());
+    // The file may have changed since it was read.
+    if let (Some((_, newest)), Some(read)) =
+        (last_fingerprints.first_mut(), steads.config().file_fingerprint())
+    {
+        *newest = Some(read);
+    }
     tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.open_audit()).await {
         print_to_stderr(format_args!("stead: all calls are refused until this is fixed: {error}"));

@@ -26,6 +26,7 @@ mod hygiene;
 mod in_place;
 mod limits;
 mod live_stead;
+mod managed_watcher;
 mod mcp;
 mod metrics;
 mod pending_approvals;

@@ -35,8 +35,8 @@ pub struct LiveStead {
     pending_approvals: PendingApprovals,
     list_changes: watch::Sender<u64>,
     results: ResultFormat,
-    /// The registry that renews it; none if the stead was put together without one.
-    registry: Weak<LiveSteads<LiveStead>>,
+    /// The registry that renews it, and the identity that it is asked for there; `None` if the stead was put together without one.
+    registry: Option<(Weak<LiveSteads<LiveStead>>, Identity)>,
 }
 
 /// A stead at one point in time. A call uses the same view from its start to its end.
@@ -98,13 +98,15 @@ impl LiveStead {
             pending_approvals: PendingApprovals::default(),
             list_changes: watch::Sender::new(0),
             results: ResultFormat::Text,
-            registry: Weak::new(),
+            registry: None,
         }
     }
 
-    /// Lets this registry, which has the stead, renew it before it is used.
-    pub(crate) fn in_registry(self, registry: &Arc<LiveSteads<LiveStead>>) -> Self {
-        LiveStead { registry: Arc::downgrade(registry), ..self }
+    /// Lets this registry, which has the stead under this identity, renew it before it is used.
+    ///
+    /// The stead's own identity has the team as well, so the registry doesn't know it.
+    pub(crate) fn in_registry(self, registry: &Arc<LiveSteads<LiveStead>>, identity: &Identity) -> Self {
+        LiveStead { registry: Some((Arc::downgrade(registry), identity.clone())), ..self }
     }
 
     /// Uses this result format for every client. Without it, the agent's configuration decides.
@@ -133,15 +135,19 @@ impl LiveStead {
     /// The stead as it is after changed records were taken into account: see [`LiveSteads::renew`]. May open the stead
     /// again, so it can block.
     pub(crate) fn renewed(&self) -> Arc<SteadView> {
-        if let Some(registry) = self.registry.upgrade() {
-            registry.renew(&self.identity);
+        if let Some((registry, identity)) = &self.registry
+            && let Some(registry) = registry.upgrade()
+        {
+            registry.renew(identity);
         }
         self.current()
     }
 
     /// Looks for forks that this process has just made or discarded: see [`LiveSteads::refresh_forks`]. Can block.
     pub(crate) fn refresh_forks(&self) {
-        if let Some(registry) = self.registry.upgrade() {
+        if let Some((registry, _)) = &self.registry
+            && let Some(registry) = registry.upgrade()
+        {
             registry.refresh_forks();
         }
     }
@@ -195,6 +201,11 @@ impl LiveStead {
     /// Whether the stead is that of a thread that has ended.
     pub(crate) fn thread_has_ended(&self) -> bool {
         self.current.read().toolbox.vfs().lease().is_some_and(|lease| lease.has_ended())
+    }
+
+    /// Whether this process has ended that thread.
+    pub(crate) fn thread_was_ended_here(&self) -> bool {
+        self.current.read().toolbox.vfs().lease().is_some_and(|lease| lease.was_ended_here())
     }
 
     /// Whether a call has failed because that thread has ended.

@@ -66,6 +66,8 @@ pub fn run_http(
         ready(address);
         let hygiene = tokio::spawn(crate::hygiene::run_hygiene(Arc::clone(&steads)));
         let _hygiene = AbortOnDrop(hygiene);
+        let watcher = tokio::spawn(crate::managed_watcher::watch_managed(Arc::clone(&steads)));
+        let _watcher = AbortOnDrop(watcher);
         serve(listener, steads, options, shutdown).await.map_err(listen_error)
     })?;
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

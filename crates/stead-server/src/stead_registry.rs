@@ -65,8 +65,13 @@ impl SteadRegistry {
         self.live.get(identity, |stead| {
             let (metrics, scheduler) = (Arc::clone(&self.metrics), Arc::clone(&self.scheduler));
             let live = LiveStead::with_shared(stead, self.limits, metrics, scheduler);
-            live.with_results(self.results).in_registry(&self.live)
+            live.with_results(self.results).in_registry(&self.live, identity)
         })
+    }
+
+    /// Drops the stead of a thread that this process has ended: see [`LiveSteads::drop_ended`].
+    pub(crate) fn drop_ended(&self, identity: &Identity) {
+        self.live.drop_ended(identity);
     }
 
     /// Ends the thread of an identity: see [`LiveSteads::end_thread`].

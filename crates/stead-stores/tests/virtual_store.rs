@@ -204,7 +204,7 @@ fn the_queries_in_the_documentation_work() {
     let (_, queries) = page.split_once("```sql\n").unwrap();
     let (queries, _) = queries.split_once("```").unwrap();
     let conn = Connection::open(&path).unwrap();
-    assert_eq!(queries.matches("\n\n").count(), 6);
+    assert_eq!(queries.matches("\n\n").count(), 7);
     for query in queries.split("\n\n") {
         conn.prepare(query).unwrap();
     }

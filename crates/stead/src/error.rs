@@ -266,7 +266,7 @@ fn agents_hint(known: &[String], is_near: bool) -> String {
 
 fn forks_hint(known: &[String]) -> String {
     match known {
-        [] => "; create one with `stead fork`".into(),
+        [] => "; make one with `stead fork` or `fork_workspace`".into(),
         known => format!("; you have {}", quoted(known)),
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
 }
 
 /// Whether a Workspace shows the Store that the fork's content comes from.
-fn is_over_base(config: &Config, workspace: &WorkspaceConfig, record: &ForkRecord) -> bool {
+pub(crate) fn is_over_base(config: &Config, workspace: &WorkspaceConfig, record: &ForkRecord) -> bool {
     match (config.stores.get(&workspace.store), &record.directory) {
         (Some(StoreConfig::Virtual { namespace }), None) => *namespace == record.namespace,
         (Some(store), Some(location)) => is_directory_at(config, store, location),
@@ -108,6 +108,10 @@ mod tests {
             created: Timestamp(0),
             pinned_at: None,
             lease: None,
+            place: VfsPath::root(),
+            scope: stead_core::AccessScope::ReadWrite,
+            parts: Vec::new(),
+            made_by: None,
         };
         let notes = database.store(["notes"]).unwrap();
         Forks::fork(&notes, std::sync::Arc::new(notes.clone()), &fork).unwrap();

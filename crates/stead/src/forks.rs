@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use stead_core::managed::Ttl;
-use stead_core::store::{Fork, ForkName, Store, StoreError};
-use stead_core::vfs::IntoPath;
-use stead_core::{Access, AccessScope, Barrier, ErrorKind, ForkOrigin, Mount, VfsPath, Workspace};
+use stead_core::store::{Fork, ForkName, Store, StoreError, StoreId};
+use stead_core::vfs::{ForkedWorkspaces, IntoPath};
+use stead_core::{Access, ErrorKind, VfsPath, Workspace};
+use stead_stores::ForkRecord;
 use stead_stores::database::Snapshot;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fork_access::shown_fork;
+use crate::fork_entry::{ForkEntry, PartEntry, fork_prefix};
 use crate::fork_merge::FoundFork;
 use crate::stead::{Stead, SteadBuilder};
-use crate::stores::Stores;
+use crate::stores::{StoredFork, Stores};
 
 /// The forks of a stead.
 #[derive(Debug, Clone, Default)]
@@ -47,14 +49,6 @@ impl CurrentConfig {
     }
 }
 
-#[derive(Debug, Clone)]
-struct ForkEntry {
-    fork: Fork,
-    store: Arc<dyn Store>,
-    /// The agent whose Workspace the content comes from.
-    origin: String,
-}
-
 impl Forks {
     /// Loads the forks of an owner, which is an agent or a thread. If they can't be read, the stead opens without them, and only the methods about
     /// forks fail.
@@ -63,14 +57,20 @@ impl Forks {
         let mut forks = Forks { config: Some(Arc::new(current)), ..Forks::default() };
         match stores.forks(owner) {
             Ok(stored) => {
-                for (record, store) in stored {
-                    let shown = shown_fork(config, &record);
-                    let (fork, origin) = (record.fork, record.origin);
-                    forks.makers.extend([fork.created_by.clone(), origin.clone()]);
-                    match shown {
-                        Some(fork) => forks.entries.push(ForkEntry { fork, store, origin }),
-                        None => forks.withheld.push(ForkEntry { fork, store, origin }),
+                for StoredFork { record, store, parts } in stored {
+                    let makers = std::iter::once(&record).chain(parts.iter().map(|(part, _)| part));
+                    for record in makers {
+                        forks.makers.extend([record.fork.created_by.clone(), record.origin.clone()]);
                     }
+                    let shown_part = |(part, store): (ForkRecord, Arc<dyn Store>)| {
+                        let fork = shown_fork(config, &part)?;
+                        Some(PartEntry { fork, store, origin: part.origin })
+                    };
+                    let parts = parts.into_iter().filter_map(shown_part).collect();
+                    let shown = shown_fork(config, &record);
+                    let entries = if shown.is_some() { &mut forks.entries } else { &mut forks.withheld };
+                    let (fork, origin) = (shown.unwrap_or(record.fork), record.origin);
+                    entries.push(ForkEntry::new(PartEntry { fork, store, origin }, parts));
                 }
             }
             Err(error) => forks.load_error = Some(Arc::new(error)),
@@ -99,14 +99,14 @@ impl Forks {
     /// Adds a Workspace for each fork to the builder. A configured Workspace with the same prefix takes precedence.
     pub(crate) fn add_workspaces_to(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
         for entry in &self.entries {
-            let prefix = fork_prefix(&entry.fork.name);
+            let prefix = fork_prefix(&entry.fork().name);
             let is_taken = |builder: &SteadBuilder, prefix: &VfsPath| {
                 builder.workspaces.iter().any(|workspace| workspace.prefix() == prefix)
             };
             if is_taken(&builder, &prefix) {
                 continue;
             }
-            for workspace in entry.workspaces(self.managed(&entry.fork))? {
+            for workspace in entry.workspaces(|fork| self.managed(fork))? {
                 if !is_taken(&builder, workspace.prefix()) {
                     builder = builder.add_workspace(workspace);
                 }
@@ -125,52 +125,6 @@ enum BaseView {
     Pinned,
 }
 
-/// The logical path of a fork.
-pub(crate) fn fork_prefix(name: &ForkName) -> VfsPath {
-    VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a valid path component")
-}
-
-impl ForkEntry {
-    /// The Workspaces of a fork: the fork itself, and a barrier for every path that was excluded from it.
-    ///
-    /// `managed` is how long files live if the Workspace that the fork was made from is managed.
-    fn workspaces(&self, managed: Option<Ttl>) -> Result<Vec<Workspace>> {
-        let ForkEntry { fork, store, origin } = self;
-        let (created_by, agent, path) = (fork.created_by.clone(), origin.clone(), fork.path.clone());
-        let mut workspace = fork_workspace(fork, Arc::clone(store))?;
-        if let Some(ttl) = managed {
-            workspace = workspace.with_managed(ttl);
-        }
-        let mut workspaces = vec![workspace.with_fork_origin(ForkOrigin { created_by, agent, path })];
-        for prefix in excluded_prefixes(fork) {
-            let mount = Mount::at(Arc::clone(store), &fork.path);
-            let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
-            workspaces.push(nested.as_barrier(Barrier::ExcludedFromFork));
-        }
-        Ok(workspaces)
-    }
-}
-
-/// The logical paths that were excluded from a fork.
-fn excluded_prefixes(fork: &Fork) -> impl Iterator<Item = VfsPath> {
-    let prefix = fork_prefix(&fork.name);
-    fork.excluded.iter().filter_map(move |excluded| prefix.join(&excluded.as_str()[1..]).ok())
-}
-
-/// The Workspace of a fork, with the rules (`protect`, `hide`, scratch, quota, approval policy) of the Workspace it was
-/// made from.
-fn fork_workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
-    let mount = Mount::at(store, &fork.path);
-    let workspace = Workspace::new(fork_prefix(&fork.name), AccessScope::ReadWrite, mount)
-        .with_description(format!("a fork of {}", fork.base_prefix))
-        .with_quota(fork.quota)
-        .with_approval_policy(fork.approval_policy)
-        .with_protect(&fork.protect)
-        .and_then(|workspace| workspace.with_hide(&fork.hide))
-        .map_err(stead_core::Error::from)?;
-    Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
-}
-
 /// The kind of an error, for the audit record.
 pub(crate) fn error_kind(error: &Error) -> Option<ErrorKind> {
     Some(error.kind())
@@ -181,8 +135,11 @@ impl Stead {
     ///
     /// A fork starts with the Workspace's present content. Changes in the fork never reach its base. Later changes of the base
     /// don't show in the fork, with one exception: of a host directory, what the fork has not changed itself is shown as it is.
-    /// [`Stead::fork_pinned`] avoids that. A fork costs one write, whatever the size of the tree. Workspaces nested in the
-    /// forked one are excluded: [`Fork::excluded`] names them, and nothing at those paths shows in the fork.
+    /// [`Stead::fork_pinned`] avoids that. A fork costs one write, whatever the size of the tree.
+    ///
+    /// READ_ONLY and READ_WRITE Workspaces nested in the forked one are forked with it, and keep their scopes and rules in the
+    /// fork: [`Fork::parts`] names them. Each costs one more write. The others are excluded: [`Fork::excluded`] names them, and
+    /// nothing at those paths shows in the fork.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -213,17 +170,22 @@ impl Stead {
             let owner = stead.owner().to_string();
             stead.make_fork(base?, name, &owner, view)
         });
-        let (fork, store) = created?;
-        let base = self.vfs.router().route(&fork.base_prefix).and_then(|route| route.workspace.fork_origin());
-        let origin = base.map_or(&fork.created_by, |base| &base.agent).clone();
-        let entry = ForkEntry { fork, store, origin };
+        let ForkedWorkspaces { whole, parts } = created?;
+        let entry = |(fork, store): (Fork, Arc<dyn Store>)| {
+            let base = self.vfs.router().route(&fork.base_prefix);
+            let base = base.and_then(|route| route.workspace.fork_origin());
+            let origin = base.map_or(&fork.created_by, |base| &base.agent).clone();
+            PartEntry { fork, store, origin }
+        };
+        let entry = ForkEntry::new(entry(whole), parts.into_iter().map(entry).collect());
         let mut workspaces: Vec<_> = self.vfs.router().workspaces_and_barriers().cloned().collect();
-        let managed =
-            self.vfs.router().route(&entry.fork.base_prefix).and_then(|route| route.workspace.managed());
+        let managed = |fork: &Fork| {
+            self.vfs.router().route(&fork.base_prefix).and_then(|route| route.workspace.managed())
+        };
         workspaces.extend(entry.workspaces(managed)?.into_iter().map(Arc::new));
         let mut forks = self.forks.clone();
         forks.entries.push(entry);
-        forks.entries.sort_by(|one, other| one.fork.name.cmp(&other.fork.name));
+        forks.entries.sort_by(|one, other| one.fork().name.cmp(&other.fork().name));
         self.with_forks(workspaces, forks)
     }
 
@@ -259,17 +221,14 @@ impl Stead {
                     agent.escape_debug()
                 )));
             }
-            Ok(stead.make_fork(base?, name, agent, view)?.0)
+            let ForkedWorkspaces { whole: (fork, store), parts } = stead.make_fork(base?, name, agent, view)?;
+            let entry = |(fork, store)| PartEntry { fork, store, origin: String::new() };
+            let parts = parts.into_iter().map(entry).collect();
+            Ok(ForkEntry::new(entry((fork, store)), parts).whole.fork)
         })
     }
 
-    fn make_fork(
-        &self,
-        base: VfsPath,
-        name: &str,
-        owner: &str,
-        view: BaseView,
-    ) -> Result<(Fork, Arc<dyn Store>)> {
+    fn make_fork(&self, base: VfsPath, name: &str, owner: &str, view: BaseView) -> Result<ForkedWorkspaces> {
         let name: ForkName = name
             .parse()
             .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
@@ -284,7 +243,7 @@ impl Stead {
             BaseView::Default => None,
         };
         let pinned_at = snapshot.as_ref().map(|snapshot| snapshot.revision);
-        let forked = self.vfs.fork_at(&base, name.clone(), owner, pinned_at);
+        let forked = self.vfs.fork_with_nested(&base, name.clone(), owner, pinned_at);
         if let Some(snapshot) = snapshot {
             // The fork keeps the revision itself. A snapshot that can't be removed is listed, and does no harm.
             let _ = self.database()?.forget_snapshot(&self.owner().to_string(), snapshot.id);
@@ -295,19 +254,27 @@ impl Stead {
         }
     }
 
-    /// Takes the snapshot that a pinned fork shows, if forks of this Workspace would show later changes otherwise.
+    /// Takes the snapshot that a pinned fork shows, if forks of this Workspace, or of those that are forked with it, would show later
+    /// changes otherwise.
     fn snapshot_to_pin(&self, base: &VfsPath) -> Result<Option<Snapshot>> {
         let Some(route) = self.vfs.router().route(base) else { return Ok(None) };
-        let workspace = route.workspace;
-        let is_live = workspace.mount().store().forks().is_some_and(|forks| forks.shows_later_changes());
         // What can't be forked is refused when the fork is made.
-        if !is_live || workspace.prefix() != base || !workspace.scope().allows(Access::History) {
+        if route.workspace.prefix() != base || !route.workspace.scope().allows(Access::History) {
             return Ok(None);
         }
-        if workspace.fork_origin().is_some() {
+        let is_live = |workspace: &&Workspace| {
+            workspace.mount().store().forks().is_some_and(|forks| forks.shows_later_changes())
+        };
+        let forked = std::iter::once(route.workspace).chain(self.vfs.workspaces_forked_with(base));
+        let live: Vec<&Workspace> = forked.filter(is_live).collect();
+        if live.is_empty() {
+            return Ok(None);
+        }
+        if let Some(fork) = live.iter().find(|workspace| workspace.fork_origin().is_some()) {
             return Err(Error::Invalid(format!(
-                "`{base}` is a fork that isn't pinned, so a fork of it can't be pinned; pin a fork of the Workspace that \
-                 it was made from"
+                "`{}` is a fork that isn't pinned, so a fork of it can't be pinned; pin a fork of the Workspace that \
+                 it was made from",
+                fork.prefix()
             )));
         }
         self.make_snapshot(Some(base.as_str()), None, &mut |_| ()).map(Some)
@@ -316,14 +283,14 @@ impl Stead {
     /// The agent's forks that are withheld, by name: their makers can't read the bases any more. They have no Workspaces.
     pub fn withheld_forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         let _ = self.forks()?;
-        Ok(self.forks.withheld.iter().map(|entry| &entry.fork))
+        Ok(self.forks.withheld.iter().map(ForkEntry::fork))
     }
 
     /// The agent's forks, by name, without those that are withheld.
     pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
         match &self.forks.load_error {
             Some(error) => Err(Error::Store(StoreError::unavailable(error))),
-            None => Ok(self.forks.entries.iter().map(|entry| &entry.fork)),
+            None => Ok(self.forks.entries.iter().map(ForkEntry::fork)),
         }
     }
 
@@ -332,35 +299,53 @@ impl Stead {
     /// to is kept.
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let path = format!("/forks/{name}");
-        let discarded = self.single_record("discard", Some(&path), error_kind, |stead| {
-            let withheld = stead.forks.withheld.iter().find(|entry| entry.fork.name.as_str() == name);
-            let found = match withheld {
-                Some(ForkEntry { fork, store, .. }) => {
-                    FoundFork { fork: fork.clone(), store: Arc::clone(store), is_own: true }
+        let discarded =
+            self.with_fork_fact(name).single_record("discard", Some(&path), error_kind, |stead| {
+                let withheld = stead.forks.withheld.iter().find(|entry| entry.fork().name.as_str() == name);
+                let found = match withheld {
+                    Some(entry) => FoundFork { entry: entry.clone(), is_own: true },
+                    None => stead.find_any_fork(name)?,
+                };
+                let own_prefix = found.entry.whole.prefix();
+                let prefix = match found.is_own {
+                    // A fork that is withheld has no Workspace.
+                    true => stead
+                        .vfs
+                        .workspaces()
+                        .find(|workspace| *workspace.prefix() == own_prefix)
+                        .map(|_| own_prefix),
+                    false => Some(stead.target_of(&found.entry.whole)?),
+                };
+                if let Some(prefix) = prefix {
+                    // A person is asked about all parts at once.
+                    let parts = found.entry.writable_parts();
+                    let parts = parts.filter_map(|part| match found.is_own {
+                        true => Some(part.prefix()),
+                        false => stead.target_of(part).ok(),
+                    });
+                    let mut prefixes: Vec<VfsPath> = parts.collect();
+                    prefixes.push(prefix.clone());
+                    stead.vfs.authorize_all(&prefixes, Access::Restore)?;
+                    stead.vfs.authorize_discard(&prefix)?;
                 }
-                None => stead.find_any_fork(name)?,
-            };
-            let own_prefix = fork_prefix(&found.fork.name);
-            let prefix = match found.is_own {
-                // A fork that is withheld has no Workspace.
-                true => stead
-                    .vfs
-                    .workspaces()
-                    .find(|workspace| *workspace.prefix() == own_prefix)
-                    .map(|_| own_prefix),
-                false => Some(stead.target_of(&found)?),
-            };
-            if let Some(prefix) = prefix {
-                stead.vfs.authorize_discard(&prefix)?;
-            }
-            let FoundFork { fork, store, .. } = found;
-            stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
-                store.require_maintenance()?.destroy()
-            })?;
-            Ok((fork.owner, fork.name, store.id()))
-        });
+                let PartEntry { fork, store, .. } = &found.entry.whole;
+                stead.audited("discard", Some(&fork_prefix(&fork.name)), || {
+                    // The parts that are in the same database are removed with it.
+                    store.require_maintenance()?.destroy()?;
+                    let database = store.info().database;
+                    let is_elsewhere = |part: &&PartEntry| part.store.info().database != database;
+                    found
+                        .entry
+                        .parts
+                        .iter()
+                        .filter(is_elsewhere)
+                        .try_for_each(|part| part.store.require_maintenance()?.destroy())
+                })?;
+                let stores: Vec<StoreId> = found.entry.all_parts().map(|part| part.store.id()).collect();
+                Ok((fork.owner.clone(), fork.name.clone(), stores))
+            });
         let own = self.owner().to_string();
-        let (owner, name, store) = &discarded.map_err(|error| match &error {
+        let (owner, name, stores) = &discarded.map_err(|error| match &error {
             Error::Vfs(vfs_error) => match vfs_error.store_error() {
                 Some(StoreError::Invalid(message)) => {
                     Error::AlreadyExists(format!("the fork `{name}` can't be discarded: {message}"))
@@ -370,31 +355,27 @@ impl Stead {
             _ => error,
         })?;
         // A Workspace that is configured at the fork's prefix isn't part of the fork.
-        let remains = |workspace: &&Arc<Workspace>| workspace.mount().store().id() != *store;
+        let remains = |workspace: &&Arc<Workspace>| !stores.contains(&workspace.mount().store().id());
         let workspaces = self.vfs.router().workspaces_and_barriers().filter(remains).cloned().collect();
         let mut forks = self.forks.clone();
         for entries in [&mut forks.entries, &mut forks.withheld] {
-            entries.retain(|other| *owner != own || other.fork.name != *name);
+            entries.retain(|other| *owner != own || other.fork().name != *name);
         }
         self.with_forks(workspaces, forks)
     }
 
     /// The fork of this name.
     pub fn find_fork(&self, name: &str) -> Result<&Fork> {
-        self.fork_entry(name).map(|entry| &entry.fork)
+        self.fork_entry(name).map(ForkEntry::fork)
     }
 
-    /// The Store of the fork of this name.
-    pub(crate) fn fork_store(&self, name: &str) -> Result<Arc<dyn Store>> {
-        self.fork_entry(name).map(|entry| Arc::clone(&entry.store))
-    }
-
-    fn fork_entry(&self, name: &str) -> Result<&ForkEntry> {
+    /// The fork of this name, with all its parts.
+    pub(crate) fn fork_entry(&self, name: &str) -> Result<&ForkEntry> {
         let _ = self.forks()?;
-        let found = self.forks.entries.iter().find(|entry| entry.fork.name.as_str() == name);
+        let found = self.forks.entries.iter().find(|entry| entry.fork().name.as_str() == name);
         found.ok_or_else(|| Error::UnknownFork {
             name: name.to_owned(),
-            known: self.forks.entries.iter().map(|entry| entry.fork.name.to_string()).collect(),
+            known: self.forks.entries.iter().map(|entry| entry.fork().name.to_string()).collect(),
         })
     }
 }

@@ -1,17 +1,19 @@
 //! The hygiene cycle of managed Workspaces: sync and cleanup of every managed directory of a configuration, by the system.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stead_core::identity::SYSTEM_AGENT;
 use stead_core::managed::{CleanupRun, RepairCounts};
-use stead_core::vfs::managed::CleanupOptions;
+use stead_core::vfs::managed::{ChangedFiles, CleanupOptions};
 use stead_core::vfs::{ManagedFiles, VfsBuilder};
-use stead_core::{AccessScope, Clock, Identity, Mount, Timestamp, Vfs, VfsPath, Workspace};
+use stead_core::{AccessScope, Clock, Identity, Mount, Timestamp, Vfs, VfsPath};
 
-use crate::config::{FilesPer, StoreConfig, WorkspaceConfig};
+use crate::config::{FilesPer, OrganizationConfig, StoreConfig, WorkspaceConfig};
 use crate::error::Result;
+use crate::sharing::ConfiguredSharing;
 use crate::stead::build_workspace;
 use crate::stores::Stores;
 
@@ -45,7 +47,8 @@ pub struct ManagedDirectory {
     pub path: VfsPath,
     /// Where it is on the host, if it is in a Physical Store.
     pub host_path: Option<PathBuf>,
-    workspaces: Vec<WorkspaceConfig>,
+    /// The first of its Workspaces. The others are found by it.
+    workspace: WorkspaceConfig,
 }
 
 impl Stores {
@@ -54,64 +57,56 @@ impl Stores {
     pub fn managed_directories(&self) -> Vec<ManagedDirectory> {
         let config = self.config();
         let mut directories: Vec<ManagedDirectory> = Vec::new();
-        let workspaces = config.agents.values().flat_map(|agent| &agent.workspaces);
-        for workspace in workspaces.filter(|workspace| workspace.managed.is_some()) {
-            if workspace.per == FilesPer::Thread {
+        let configured = config.agents.values().flat_map(|agent| &agent.workspaces);
+        let configured = configured
+            .filter(|workspace| workspace.managed.is_some() && workspace.per != FilesPer::Thread)
+            .cloned();
+        let folders = config.organizations.iter().flat_map(OrganizationConfig::managed_folders);
+        let mut known = HashSet::new();
+        for workspace in configured.chain(folders) {
+            if !known.insert((workspace.store.clone(), workspace.path.clone())) {
                 continue;
             }
-            let is_same = |directory: &&mut ManagedDirectory| {
-                directory.store == workspace.store && directory.path == workspace.path
+            let host_path = match config.stores.get(&workspace.store) {
+                Some(StoreConfig::Physical { path, .. }) => Some(path.join(&workspace.path.as_str()[1..])),
+                _ => None,
             };
-            match directories.iter_mut().find(is_same) {
-                Some(directory) => directory.workspaces.push(workspace.clone()),
-                None => {
-                    let host_path = match config.stores.get(&workspace.store) {
-                        Some(StoreConfig::Physical { path, .. }) => {
-                            Some(path.join(&workspace.path.as_str()[1..]))
-                        }
-                        _ => None,
-                    };
-                    directories.push(ManagedDirectory {
-                        store: workspace.store.clone(),
-                        path: workspace.path.clone(),
-                        host_path,
-                        workspaces: vec![workspace.clone()],
-                    });
-                }
-            }
+            directories.push(ManagedDirectory {
+                store: workspace.store.clone(),
+                path: workspace.path.clone(),
+                host_path,
+                workspace,
+            });
         }
         directories
     }
 
     /// Syncs and cleans up a managed directory. What one of its Workspaces hides or protects is left alone.
     pub fn clean_managed(&self, directory: &ManagedDirectory, clock: &Arc<dyn Clock>) -> Result<CleanupRun> {
-        let (files, mut workspaces) = self.managed_files(directory, clock)?;
-        let also_respect = workspaces.drain(..).map(Arc::new).collect();
-        Ok(files.cleanup(&CleanupOptions { also_respect, ..CleanupOptions::default() })?.run)
+        Ok(self.managed_files(directory, clock)?.cleanup(&CleanupOptions::default())?.run)
     }
 
-    /// Makes the manifest of a managed directory agree with its files.
-    pub fn sync_managed(&self, directory: &ManagedDirectory, clock: &Arc<dyn Clock>) -> Result<RepairCounts> {
-        Ok(self.managed_files(directory, clock)?.0.sync()?)
-    }
-
-    /// The files of a managed directory for the system's identity, and its Workspaces.
-    fn managed_files(
+    /// Makes the manifest of a managed directory agree with the files that other programs may have changed.
+    pub fn sync_managed(
         &self,
         directory: &ManagedDirectory,
+        changed: &ChangedFiles,
         clock: &Arc<dyn Clock>,
-    ) -> Result<(ManagedFiles, Vec<Workspace>)> {
-        let mut workspaces = Vec::new();
-        for config in &directory.workspaces {
-            let mount = Mount::at(self.get(&config.store)?, &config.path);
-            let config = WorkspaceConfig { scope: AccessScope::ReadWrite, ..config.clone() };
-            workspaces.push(build_workspace(&config, mount, &[])?);
-        }
-        let first = workspaces.remove(0);
-        let prefix = first.prefix().to_string();
-        let builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).clock(Arc::clone(clock)).workspace(first);
+    ) -> Result<RepairCounts> {
+        Ok(self.managed_files(directory, clock)?.sync_changed(changed)?)
+    }
+
+    /// The files of a managed directory for the system's identity.
+    fn managed_files(&self, directory: &ManagedDirectory, clock: &Arc<dyn Clock>) -> Result<ManagedFiles> {
+        let workspace = WorkspaceConfig { scope: AccessScope::ReadWrite, ..directory.workspace.clone() };
+        let mount = Mount::at(self.get(&workspace.store)?, &workspace.path);
+        let built = build_workspace(&workspace, mount, &[])?;
+        let prefix = built.prefix().to_string();
+        let built =
+            built.with_sharing(Arc::new(ConfiguredSharing { config: Arc::clone(self.config()), workspace }));
+        let builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).clock(Arc::clone(clock)).workspace(built);
         let builder = self.audit().into_iter().fold(builder, VfsBuilder::audit);
-        Ok((builder.build()?.managed(Some(&prefix))?, workspaces))
+        Ok(builder.build()?.managed(Some(&prefix))?)
     }
 }
 
@@ -181,7 +176,30 @@ mod tests {
             [0, 0, 2, 0],
             "one cycle at the start and one each day; files of two days are gone"
         );
-        assert!(stead.vfs().exists("/disk/temp").is_ok());
+        for prefix in ["/notes", "/disk"] {
+            let left = stead.vfs().managed(Some(prefix)).unwrap().tree().unwrap();
+            assert!(left.iter().all(|category| category.directories.is_empty()), "{prefix}: {left:?}");
+            assert!(stead.vfs().exists(format!("{prefix}/temp")).unwrap(), "only the days go");
+        }
+    }
+
+    #[test]
+    fn w44a_each_cycle_syncs_before_it_cleans_up() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(host.path().join("disk/code")).unwrap();
+        let stores = Stores::of(&config(&host, "", "managed = true").unwrap());
+        let clock: Arc<dyn Clock> = Arc::new(stead_core::SystemClock);
+        let cycle = || -> RepairCounts {
+            let directories = stores.managed_directories();
+            let run = |directory| stores.clean_managed(directory, &clock).unwrap().synced;
+            directories.iter().map(run).fold(RepairCounts::default(), RepairCounts::plus)
+        };
+        assert!(cycle().is_empty());
+        std::fs::write(host.path().join("disk/code/x.py"), "x").unwrap();
+        assert_eq!(cycle(), RepairCounts { added: 1, removed: 0, resized: 0 });
+        std::fs::remove_file(host.path().join("disk/code/x.py")).unwrap();
+        assert_eq!(cycle(), RepairCounts { added: 0, removed: 1, resized: 0 });
+        assert!(cycle().is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A Store that is opened when it is first needed, so that a Store that can't be opened doesn't affect other Stores.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -9,8 +10,8 @@ use stead_core::name::escape_name;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId,
-    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, MergeDrafts,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
     RevisionSet, SidesQuery, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult, StoredRecord,
     Subscription, Usage, VerifyReport, WalkEntry,
 };
@@ -60,6 +61,8 @@ pub(crate) struct LazyStore {
     info: StoreInfo,
     abilities: Abilities,
     open_fn: Box<OpenFn>,
+    /// Whether the open Store may still be used, beside what the Store itself knows.
+    is_current: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     opened: RwLock<Option<Arc<dyn Store>>>,
     /// Held while the Store is being opened, so that it is opened once.
     open_lock: Mutex<()>,
@@ -78,7 +81,12 @@ impl LazyStore {
     ) -> Self {
         let (opened, open_lock) = (RwLock::default(), Mutex::default());
         let (name, open_fn) = (name.into(), Box::new(open));
-        LazyStore { name, id, info, abilities, open_fn, opened, open_lock, memory: None }
+        LazyStore { name, id, info, abilities, open_fn, is_current: None, opened, open_lock, memory: None }
+    }
+
+    /// The same, opened again as soon as `is_current` doesn't hold any more. It is asked at each use.
+    pub(crate) fn while_current(self, is_current: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        LazyStore { is_current: Some(Box::new(is_current)), ..self }
     }
 
     /// A Memory Store, which is always open.
@@ -97,6 +105,9 @@ impl LazyStore {
     /// The Store, if it is open and usable.
     fn if_open(&self) -> Option<Arc<dyn Store>> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        if opened.is_some() && self.is_current.as_ref().is_some_and(|is_current| !is_current()) {
+            return None;
+        }
         let is_gone = |store: &dyn Store| store.maintenance().is_some_and(|store| store.is_gone());
         opened.as_ref().filter(|store| !is_gone(&***store)).map(Arc::clone)
     }
@@ -289,6 +300,13 @@ impl History for LazyStore {
         })
     }
 
+    fn retains_file(&self, size: u64) -> bool {
+        let opened = self.if_open();
+        opened.map_or(self.abilities.retains_content, |store| {
+            store.history().is_some_and(|history| history.retains_file(size))
+        })
+    }
+
     fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.store()?.require_history()?.as_of(revision)
     }
@@ -351,8 +369,17 @@ impl Forks for LazyStore {
         self.store()?.require_forks()?.target()
     }
 
-    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
-        self.store()?.require_forks()?.sides(query)
+    fn sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
+        self.store()?.require_forks()?.sides(query, also, progress)
+    }
+
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>> {
+        self.store()?.require_forks()?.merge_drafts()
     }
 }
 

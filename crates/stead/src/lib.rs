@@ -13,7 +13,9 @@ pub mod demo;
 pub mod doctor;
 mod error;
 mod fork_access;
+mod fork_entry;
 mod fork_merge;
+mod fork_parts_merge;
 mod forks;
 mod host_locations;
 mod hygiene;
@@ -22,7 +24,9 @@ mod lazy_store;
 pub mod live_steads;
 mod old_layout;
 mod operations;
+mod review_forks;
 mod server_lock;
+mod sharing;
 mod snapshots;
 mod stead;
 mod stores;
@@ -37,11 +41,11 @@ pub use crate::async_stead::AsyncStead;
 pub use crate::config::Config;
 pub use crate::current_records::FileFingerprint;
 pub use crate::error::{Error, Result};
+pub use crate::fork_merge::MergePlaces;
 pub use crate::hygiene::{HYGIENE_INTERVAL, HygieneSchedule, ManagedDirectory};
 pub use crate::lazy_audit_log::set_operator_notifier;
 pub use crate::live_steads::{LiveEntry, LiveSteads};
 pub use crate::old_layout::{MigrationClash, MigrationReport, MovedDirectory};
-pub use crate::operations::OperationsOf;
 pub use crate::server_lock::{DatabaseInUse, ServerLock};
 pub use crate::stead::{Stead, SteadBuilder, SteadOwner};
 pub use crate::stores::{GcReport, Stores};
@@ -56,8 +60,8 @@ pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
 pub use stead_core::managed;
 pub use stead_core::store::{
-    DatabaseId, Fork, ForkName, NodeKind, RevisionId, RevisionNumber, StoreId, StoreRevisions, TagRef,
-    VersionTag,
+    DatabaseId, Fork, ForkName, ForkPart, NodeKind, RevisionId, RevisionNumber, StoreId, StoreRevisions,
+    TagRef, VersionTag,
 };
 pub use stead_core::{
     Access, AccessScope, ApprovalPolicy, AuditFacts, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind,

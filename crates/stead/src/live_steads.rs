@@ -6,6 +6,7 @@ mod config_differences;
 mod renewal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use self::config_differences::{
     agents_that_lose_access, changed_organizations, differs_only_in_records, gives_the_same,
 };
 use crate::config::Config;
+use crate::current_records::FileFingerprint;
 use crate::error::{Error, Result};
 use crate::forks::CurrentConfig;
 use crate::stead::Stead;
@@ -133,6 +135,12 @@ impl<T> Slot<T> {
     fn has_ended(&self) -> bool {
         let thread = self.thread.as_ref().and_then(Weak::upgrade);
         thread.is_some_and(|thread| thread.has_ended())
+    }
+
+    /// Whether this process has ended that thread.
+    fn was_ended_here(&self) -> bool {
+        let thread = self.thread.as_ref().and_then(Weak::upgrade);
+        thread.is_some_and(|thread| thread.was_ended_here())
     }
 
     /// Whether a call has failed for that reason, so that its caller knows.
@@ -287,6 +295,10 @@ impl<T: LiveEntry> LiveSteads<T> {
     /// If only records of organizations are different, nothing is opened here: see [`LiveSteads::renew`].
     pub fn replace(&self, config: &Config) -> Result<()> {
         let mut updates = self.updates.lock();
+        if self.is_outdated_by_records(config) {
+            self.adopt_newer_records();
+            return Ok(());
+        }
         let stores = Arc::new(self.stores().reconfigured(config));
         stores.open_audit()?;
         if self.replace_records(&stores) {
@@ -338,7 +350,23 @@ impl<T: LiveEntry> LiveSteads<T> {
             live.replace(&stead);
             self.state.lock().set_facts(&identity, &stead, stores.config());
         }
+        // Others may have used newer records while this was opened. The next call looks for them again.
+        stores.current_records().update(stores.config());
         Ok(())
+    }
+
+    /// Whether a configuration differs from the current one in records alone, and the files have others by now: callers may
+    /// use those already, and get nothing older.
+    fn is_outdated_by_records(&self, config: &Config) -> bool {
+        let current = self.config();
+        let is_outdated = |(file, fingerprint): (PathBuf, Option<FileFingerprint>)| {
+            FileFingerprint::of(&file) != fingerprint
+        };
+        // What a withdrawal has taken comes back with the configuration itself.
+        self.state.lock().withdrawal.is_none()
+            && current.has_same_stores(config)
+            && differs_only_in_records(&current, config)
+            && config.followed_records().any(is_outdated)
     }
 
     /// Takes away at once what a new configuration no longer gives, though it can't be used yet because the host doesn't
@@ -444,17 +472,15 @@ impl<T: LiveEntry> LiveSteads<T> {
             if self.state.lock().has_ended(&identity) {
                 continue;
             }
-            match self.open(&stores, &identity) {
-                Ok(stead) => {
-                    let _entry_changes = self.entry_changes.lock();
-                    let state = self.state.lock();
-                    let is_withdrawn =
-                        state.is_withdrawn(&identity.agent) || state.is_any_withdrawn(stead.forks.makers());
-                    drop(state);
-                    if !is_withdrawn && live.refresh(&stead) {
-                        self.state.lock().set_facts(&identity, &stead, stores.config());
-                    }
+            let mut current = Arc::clone(&stores);
+            let refreshed = loop {
+                match self.refresh_entry(&identity, &live, &current) {
+                    Ok(false) => current = self.stores(),
+                    refreshed => break refreshed,
                 }
+            };
+            match refreshed {
+                Ok(_) => {}
                 // An agent that isn't configured any more has no Workspaces.
                 Err(_) if !stores.config().has_agent(&identity.agent) => {}
                 Err(_) => {
@@ -469,6 +495,24 @@ impl<T: LiveEntry> LiveSteads<T> {
             }
         }
         updates.fork_volumes = Some(forks);
+    }
+
+    /// Opens the stead of an entry again with its present forks. Returns `false`, and changes nothing, if these Stores are no
+    /// longer the current ones: the entry may have been brought up to date with newer records meanwhile.
+    fn refresh_entry(&self, identity: &Identity, live: &T, stores: &Arc<Stores>) -> Result<bool> {
+        let stead = self.open(stores, identity)?;
+        let _entry_changes = self.entry_changes.lock();
+        let state = self.state.lock();
+        if !Arc::ptr_eq(&state.stores, stores) {
+            return Ok(false);
+        }
+        let is_withdrawn =
+            state.is_withdrawn(&identity.agent) || state.is_any_withdrawn(stead.forks.makers());
+        drop(state);
+        if !is_withdrawn && live.refresh(&stead) {
+            self.state.lock().set_facts(identity, &stead, stores.config());
+        }
+        Ok(true)
     }
 
     /// Drops the entries that nobody has used for a while and that hold nothing that is needed.
@@ -506,6 +550,18 @@ impl<T: LiveEntry> LiveSteads<T> {
         // Without the lock: dropping a stead may close files.
         drop(slot);
         stores.threads().destroy(&key)
+    }
+
+    /// Drops the entry of an identity whose thread this process has ended. What is asked for without a session needn't be told of the
+    /// end: the next entry is that of a new thread.
+    pub fn drop_ended(&self, identity: &Identity) {
+        let ended = {
+            let mut state = self.state.lock();
+            let slot = state.slots.get_mut(identity).filter(|slot| slot.was_ended_here());
+            slot.and_then(|slot| slot.live.take())
+        };
+        // Without the lock: dropping a stead may close files.
+        drop(ended);
     }
 
     /// Ends the threads whose idle time-out has passed, and finishes what a process that died had begun to remove. Cheap when

@@ -307,3 +307,52 @@ fn hash_file(vfs: &Vfs, path: &str, hasher: &mut blake3::Hasher) -> Result<()> {
         hasher.update(&buffer[..count]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stead_core::testkit::InterferingStore;
+
+    use super::*;
+    use crate::MemoryStore;
+
+    fn run(vfs: Vfs) -> Result<MigrationReport> {
+        let base = VfsPath::parse("/organizations/acme").unwrap();
+        Migration { vfs, base, dry_run: false, report: MigrationReport::default() }.run(&mut |_| ())
+    }
+
+    #[test]
+    fn f158_content_that_differs_after_the_move_is_an_error_and_the_emptied_directories_stay() {
+        let path =
+            |directory: &str, name: &str| format!("/organizations/acme/{directory}/marcus/private/{name}");
+        let same_size: fn(&Vfs, &str) = |vfs, path| drop(vfs.write(path, "MINE").unwrap());
+        let removed: fn(&Vfs, &str) =
+            |vfs, path| drop(vfs.remove_file(path, RemoveOptions::default()).unwrap());
+        let added: fn(&Vfs, &str) = |vfs, path| drop(vfs.write(&*format!("{path}.new"), "").unwrap());
+        for (change, expected) in [(same_size, Some("MINE")), (removed, None), (added, Some("mine"))] {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let vfs = whole_store(&store).unwrap();
+            vfs.write(&*path("agents", "a.md"), "mine").unwrap();
+            vfs.write(&*path("agents", "b.md"), "other").unwrap();
+            // As soon as the directory is at its new place, a program changes something there.
+            let (watched, moved) = (whole_store(&store).unwrap(), path(WORKSPACES_DIRECTORY, "a.md"));
+            let was_changed = std::sync::atomic::AtomicBool::new(false);
+            let interfere = move || {
+                if watched.exists(&*moved).unwrap()
+                    && !was_changed.swap(true, std::sync::atomic::Ordering::Relaxed)
+                {
+                    change(&watched, &moved);
+                }
+            };
+            let interfering: Arc<dyn Store> =
+                Arc::new(InterferingStore { store: Arc::clone(&store), interfere: Box::new(interfere) });
+            let error = run(whole_store(&interfering).unwrap()).unwrap_err().to_string();
+            assert!(error.contains("something changed there meanwhile"), "{error}");
+            let text = |name: &str| {
+                let read = vfs.read(&*path(WORKSPACES_DIRECTORY, name)).ok()?;
+                Some(String::from_utf8(read.bytes).unwrap())
+            };
+            assert_eq!((text("a.md").as_deref(), text("b.md").as_deref()), (expected, Some("other")));
+            assert!(vfs.is_directory("/organizations/acme/agents").unwrap(), "nothing is removed");
+        }
+    }
+}

@@ -6,34 +6,18 @@ use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::time_text;
 
-/// Whose operations are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperationsOf {
-    /// Those of this stead's agent.
-    Agent,
-    /// Those of every agent, as far as this stead's log shows them.
-    Everyone,
-}
-
 impl Stead {
     /// The one operation whose id begins with `prefix`. Operations that this stead's log doesn't show don't count.
     ///
     /// A whole id is returned without looking for it.
-    pub fn find_operation(&self, prefix: &OperationIdPrefix, of: OperationsOf) -> Result<OperationId> {
+    pub fn find_operation(&self, prefix: &OperationIdPrefix) -> Result<OperationId> {
         if let Some(id) = prefix.as_whole_id() {
             return Ok(id);
         }
-        let agent = match of {
-            OperationsOf::Agent => Some(self.vfs().identity().agent.clone()),
-            OperationsOf::Everyone => None,
-        };
-        let found = self.vfs().find_operations(prefix, agent)?;
+        let found = self.vfs().find_operations(prefix)?;
         match &found[..] {
             [operation] => Ok(operation.id),
-            [] => {
-                let owner = if of == OperationsOf::Agent { " of yours" } else { "" };
-                Err(stead_core::Error::NotInHistory(format!("operation {prefix}{owner}")).into())
-            }
+            [] => Err(stead_core::Error::NotInHistory(format!("operation {prefix}")).into()),
             _ => {
                 let candidates = found.iter().map(describe).collect();
                 Err(Error::AmbiguousOperation { prefix: prefix.clone(), candidates })

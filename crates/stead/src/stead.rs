@@ -5,10 +5,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use stead_core::identity::check_agent_name;
 use stead_core::organization::Folders;
 use stead_core::store::{NodePath, Parents, QuotaLimits, StoreKind, StorePath};
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime, State};
+use stead_core::vfs::{
+    CallEnd, CurrentRights, InUse, IntoPath, Limits, LostUpdates, PointInTime, State, ThreadLease,
+};
 use stead_core::{
     AccessScope, AuditFacts, AuditLog, AuditOutcome, Barrier, CallMonitor, Clock, ErrorKind, Identity, Mount,
     Vfs, VfsPath, Workspace,
@@ -24,6 +27,8 @@ use crate::error::{Error, Result, escaped_path};
 use crate::forks::Forks;
 use crate::host_locations::HostLocations;
 use crate::old_layout::{OldLayout, whole_workspace};
+use crate::review_forks::base_vfs;
+use crate::sharing::ConfiguredSharing;
 use crate::stores::{DatabaseSource, Stores};
 use crate::threads::SteadLease;
 use crate::transfer::{
@@ -167,8 +172,20 @@ impl Stead {
             builder = builder.audit(log);
         }
         let mut host_locations = HostLocations::default();
+        let base = match agent_config.workspaces.iter().any(|workspace| workspace.fork.is_some()) {
+            true => {
+                let built = agent_config.workspaces.iter().map(|workspace| {
+                    build_workspace(workspace, mount_of(workspace, stores, lease.as_deref())?, &barriers)
+                });
+                Some(base_vfs(&builder.identity, built.collect::<Result<_>>()?, stores.audit())?)
+            }
+            false => None,
+        };
         for workspace in &agent_config.workspaces {
-            let mount = mount_of(workspace, stores, lease.as_deref())?;
+            let mount = match base.as_ref().filter(|_| workspace.fork.is_some()) {
+                Some(base) => stores.review_mount(workspace, base, lease.as_deref())?,
+                None => mount_of(workspace, stores, lease.as_deref())?,
+            };
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
                 let shown = mount.path().as_str().and_then(|shown| VfsPath::root().join(shown).ok());
                 host_locations.add(&workspace.prefix, path, shown.as_ref().unwrap_or(&workspace.path));
@@ -177,7 +194,15 @@ impl Stead {
                 let hidden = Workspace::new(barrier.prefix.clone(), AccessScope::ReadOnly, mount.clone());
                 builder = builder.add_workspace(hidden.as_barrier(Barrier::ThreadFiles));
             }
-            builder = builder.add_workspace(build_workspace(workspace, mount, &barriers)?);
+            let mut built = build_workspace(workspace, mount, &barriers)?;
+            if workspace.managed.is_some() {
+                let (config, workspace) = (Arc::clone(&config), workspace.clone());
+                built = built.with_sharing(Arc::new(ConfiguredSharing { config, workspace }));
+            }
+            if let Some(lease) = lease.as_deref().filter(|_| workspace.per == FilesPer::Thread) {
+                built = built.with_own_since(lease.created());
+            }
+            builder = builder.add_workspace(built);
         }
         if agent_config.state {
             let store = stores.state_store(agent, lease.as_deref().map(SteadLease::thread));
@@ -550,10 +575,15 @@ impl SteadBuilder {
         SteadBuilder { folders: Some(Arc::new(folders)), ..self }
     }
 
-    /// Builds the stead. Fails if a prefix isn't a valid path, or if two Workspaces have the same prefix.
+    /// Builds the stead. Fails if a prefix isn't a valid path, if two Workspaces have the same prefix, or if the agent has the name of
+    /// Stead itself, `system`, and any Workspace or a State.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.first_error {
             return Err(error);
+        }
+        // Without anything in it, a stead can do nothing in this name: that is what a removed agent gets.
+        if !self.workspaces.is_empty() || self.state.is_some() {
+            check_agent_name(&self.identity.agent).map_err(|error| Error::Invalid(error.to_string()))?;
         }
         let id = stead_id(&self.identity);
         let builder = Vfs::builder(self.identity).stead(id).limits(self.limits).quota(self.quota);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stead_core::identity::SYSTEM_AGENT;
 use stead_core::organization::{FolderIds, MemoryFolderIds};
 use stead_core::store::{
-    DatabaseId, Fork, RevisionNumber, StoreError, StoreId, StoreInfo, StoreKind, StorePath, VerifyReport,
+    DatabaseId, RevisionNumber, StoreError, StoreId, StoreInfo, StoreKind, StorePath, VerifyReport,
 };
 use stead_core::vfs::VfsBuilder;
 use stead_core::{
@@ -68,6 +68,15 @@ enum StoreKey {
     Location(StoreConfig),
     /// Memory Stores have no location, so each name is its own Store.
     Named(String),
+}
+
+/// A fork as the database has it, with the Stores of all its parts.
+#[derive(Debug)]
+pub(crate) struct StoredFork {
+    pub(crate) record: ForkRecord,
+    pub(crate) store: Arc<dyn Store>,
+    /// The other parts, by place.
+    pub(crate) parts: Vec<(ForkRecord, Arc<dyn Store>)>,
 }
 
 impl Stores {
@@ -229,6 +238,16 @@ impl Stores {
         Ok(removed)
     }
 
+    /// The id of the database.
+    pub(crate) fn database_id(&self) -> DatabaseId {
+        self.opener.database_id
+    }
+
+    /// What is known of a Store of this kind before it is open.
+    pub(crate) fn info_of(&self, kind: StoreKind) -> StoreInfo {
+        self.opener.info(kind)
+    }
+
     /// The database, opened at its first use.
     pub(crate) fn database_source(&self) -> DatabaseSource {
         DatabaseSource::FromConfig(Arc::clone(&self.opener))
@@ -377,38 +396,46 @@ impl Stores {
         Ok(revision)
     }
 
-    /// The forks of an agent, each with its Store, which is opened at its first use. Empty if there is no database yet.
-    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(ForkRecord, Arc<dyn Store>)>> {
+    /// The forks of an agent, each with its Store and those of its parts, which are opened at their first use. Empty if there is
+    /// no database yet.
+    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<StoredFork>> {
         if !self.opener.config.database.path.exists() {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let info = self.opener.info(StoreKind::Virtual);
-        let lazy = |record: ForkRecord| -> Result<(ForkRecord, Arc<dyn Store>)> {
-            let (database, opener, opened) = (database.clone(), Arc::clone(&self.opener), record.clone());
-            let lower =
-                record.directory.as_deref().map(|location| self.directory_at(location)).transpose()?;
-            let is_live = lower.is_some() && record.fork.pinned_at.is_none();
-            let abilities = Abilities { feed: !is_live, live_forks: is_live, ..Abilities::ALL };
-            let open = move || {
-                opener.try_open_audit();
-                let store = match database.open_fork(&opened) {
-                    Err(StoreError::NotFound) => {
-                        return Err(Error::Invalid("the fork has been discarded".into()));
-                    }
-                    store => store?,
-                };
-                Ok(match &lower {
-                    Some(lower) => Arc::new(OverlayStore::open(store, Arc::clone(lower))?) as Arc<dyn Store>,
-                    None => Arc::new(store),
-                })
-            };
-            let Fork { owner, name, .. } = &record.fork;
-            let id = Database::fork_id_in(self.opener.database_id, owner, name)?;
-            let store = Arc::new(LazyStore::new(name.as_str(), id, info, abilities, open));
-            Ok((record, store))
+        let stored = |mut record: ForkRecord| -> Result<StoredFork> {
+            let mut parts = Vec::new();
+            for part in std::mem::take(&mut record.parts) {
+                let store = self.lazy_fork(&database, &part)?;
+                parts.push((part, store));
+            }
+            Ok(StoredFork { store: self.lazy_fork(&database, &record)?, record, parts })
         };
-        database.fork_records(owner)?.into_iter().map(lazy).collect()
+        database.fork_records(owner)?.into_iter().map(stored).collect()
+    }
+
+    /// The Store of a fork, or of a part of one, which is opened at its first use.
+    fn lazy_fork(&self, database: &Database, record: &ForkRecord) -> Result<Arc<dyn Store>> {
+        let info = self.opener.info(StoreKind::Virtual);
+        let (database, opener, opened) = (database.clone(), Arc::clone(&self.opener), record.clone());
+        let lower = record.directory.as_deref().map(|location| self.directory_at(location)).transpose()?;
+        let is_live = lower.is_some() && record.fork.pinned_at.is_none();
+        let abilities = Abilities { feed: !is_live, live_forks: is_live, ..Abilities::ALL };
+        let open = move || {
+            opener.try_open_audit();
+            let store = match database.open_fork(&opened) {
+                Err(StoreError::NotFound) => {
+                    return Err(Error::Invalid("the fork has been discarded".into()));
+                }
+                store => store?,
+            };
+            Ok(match &lower {
+                Some(lower) => Arc::new(OverlayStore::open(store, Arc::clone(lower))?) as Arc<dyn Store>,
+                None => Arc::new(store),
+            })
+        };
+        let id = Database::store_id_of(self.opener.database_id, record)?;
+        Ok(Arc::new(LazyStore::new(record.fork.name.as_str(), id, info, abilities, open)))
     }
 
     /// The Store of the host directory at a location, as [`ForkRecord::directory`] names it. If the configuration has no such

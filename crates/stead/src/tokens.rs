@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
+use stead_core::identity::check_agent_name;
 use stead_core::tools::ResultFormat;
 use stead_core::{Identity, Timestamp};
 use stead_stores::sync::{self, SyncPoint};
@@ -125,6 +126,7 @@ impl Tokens {
         results: ResultFormat,
         now: Timestamp,
     ) -> Result<(Token, String)> {
+        check_agent_name(&identity.agent).map_err(|error| Error::Invalid(error.to_string()))?;
         let secret = format!("{PREFIX}{}", BASE64.encode(random_bytes::<32>()?));
         let id = random_bytes::<4>()?.map(|byte| format!("{byte:02x}")).concat();
         let hash = hash_of(&secret);

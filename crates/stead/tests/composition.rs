@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
+use stead::config::ScopedDirectory;
 use stead::vfs::ListPage;
 use stead::{
-    AccessScope, AuditQuery, Config, Database, ErrorKind, Identity, MemoryStore, PhysicalOptions,
-    PhysicalStore, Stead, Store, Stores,
+    AccessScope, AuditQuery, Clock, Config, Database, ErrorKind, Identity, MemoryStore, PhysicalOptions,
+    PhysicalStore, Stead, Store, Stores, SystemClock, Tokens,
 };
 use stead_core::testkit::ModelStore;
 
@@ -33,6 +34,28 @@ fn s2_a_stead_takes_any_store_also_one_that_a_program_brings() {
         assert_eq!(listed.entries.len(), 1, "{kind}");
         let tools: Vec<_> = stead.tools().iter().map(|tool| tool.name).collect();
         assert!(tools.contains(&"write_file") && tools.contains(&"state_set"), "{kind}: {tools:?}");
+    }
+}
+
+#[test]
+fn s1_the_audit_is_on_unless_the_configuration_disables_it() {
+    for (audit, expected) in
+        [("", 1), ("[audit]\n", 1), ("[audit]\nenabled = true\n", 1), ("[audit]\nenabled = false\n", 0)]
+    {
+        let host = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[stores.s]\nkind = \"virtual\"\n{audit}[agents.a]\nworkspaces = [\n\
+             {{ prefix = \"/w\", store = \"s\", scope = \"rw\" }},\n]\n"
+        );
+        let config = Config::parse(&text, &host.path().join("stead.toml")).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        stead.write_file("/w/x", "1").unwrap();
+        assert_eq!(stead.read_file("/w/x").unwrap().bytes, b"1", "{audit:?}");
+        drop(stead);
+        let access = Stores::of(&config).audit_access().unwrap().unwrap();
+        let query = AuditQuery { call: Some("write".to_owned()), ..AuditQuery::default() };
+        let records = access.page(&query, None, 100).unwrap().entries.len();
+        assert_eq!(records, expected, "{audit:?}");
     }
 }
 
@@ -72,4 +95,28 @@ fn s4_the_calls_of_a_stead_pass_the_same_checks_as_those_of_its_parts() {
         access.page(&query, None, 100).unwrap().entries.len()
     };
     assert_eq!((records("write"), records("read")), (1 + 2 * 3 + 2, 1 + 2 * 2));
+}
+
+/// Stead's own operations have the author `system`. An agent of that name could undo them.
+#[test]
+fn s25_no_agent_has_the_name_of_stead_itself() {
+    let workspace = "[[agents.system.workspaces]]\nprefix = \"/w\"\nstore = \"s\"\nscope = \"rw\"\n";
+    let text = format!("[stores.s]\nkind = \"memory\"\n{workspace}");
+    let directory = tempfile::tempdir().unwrap();
+    let parse = |text: &str| Config::parse(text, &directory.path().join("stead.toml"));
+    let config = parse(&text).unwrap_err().to_string();
+    let builder =
+        Stead::builder("system").workspace("/w", AccessScope::ReadWrite, Arc::new(MemoryStore::new()));
+    let builder = builder.build().unwrap_err().to_string();
+    let config_of_coder = parse(&text.replace("system", "coder")).unwrap();
+    let tokens = Tokens::of(&config_of_coder);
+    let token = tokens.create(Identity::agent("system"), None, SystemClock.now()).unwrap_err().to_string();
+    for refusal in [config, builder, token] {
+        assert!(refusal.contains("`system` is the name of Stead itself"), "{refusal}");
+    }
+    assert!(tokens.list().unwrap().is_empty());
+    let scoped = ScopedDirectory { path: directory.path().to_owned(), scope: AccessScope::ReadWrite };
+    assert!(Config::for_directories("system", &[scoped]).is_err());
+    // What a removed agent is given.
+    Stead::builder("system").build().unwrap();
 }

@@ -144,7 +144,6 @@ idle_timeout = "30m"
 prefix = "/project"
 scope = "rw"
 store = "code"
-fork = "thread"
 quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }
 
 [agents.coder.state]
@@ -160,8 +159,7 @@ enabled = true
 "#;
     insta::assert_snapshot!(check(text), @r##"
     fine
-    note: 14:1: `agents.coder.workspaces.fork` has no effect in this version
-    note: 20:15: `agents.coder.executor` has no effect in this version
+    note: 19:15: `agents.coder.executor` has no effect in this version
     "##);
 }
 
@@ -214,6 +212,7 @@ store = "notes"
                         prefix: /notes,
                         scope: WriteOnly,
                         per: Agent,
+                        fork: None,
                         store: "notes",
                         path: /,
                         description: None,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use stead::{Config, ErrorKind, Stead};
 use stead_core::VfsPath;
-use stead_core::vfs::{ListPage, LogQuery, PointInTime, UndoOptions, UndoTarget};
+use stead_core::vfs::{ListPage, LogAction, LogQuery, Overwrite, PointInTime, UndoOptions, UndoTarget};
 use tempfile::TempDir;
 
 const ORG: &str = r#"{ "id": "acme", "name": "Acme", "toolWhitelist": ["read_file", "write_file"] }"#;
@@ -114,6 +114,32 @@ fn f151_path_calls_have_the_rights_of_the_records() {
             let (asked, rest) = text.split_once("` is in none").unwrap_or(("", &text));
             let other = asked.trim_start_matches('`').trim_end_matches("/a");
             assert!(!rest.contains(other), "a refusal names only what the caller can discover: {text}");
+        }
+    });
+}
+
+#[test]
+fn s25_who_moved_a_file_out_of_a_shared_folder_is_in_the_folder_s_log() {
+    on_both_stores(|host| {
+        let marcus = host.stead("marcus");
+        marcus.vfs().write("/workspaces/team-hr/shared/gone.md", "1").unwrap();
+        let (from, to) = ("/workspaces/team-hr/shared/gone.md", "/workspaces/marcus/private/taken.md");
+        marcus.vfs().rename(from, to, Overwrite::Refuse).unwrap();
+        // Fiona can't discover Marcus.
+        for (agent, shown, author) in [
+            ("marcus", to, "acme/marcus"),
+            ("catalyst", from, "acme/marcus"),
+            ("fiona", from, "another agent"),
+        ] {
+            for asked in ["/workspaces/team-hr/shared", from] {
+                let log = host.stead(agent).vfs().log(&log_of(asked)).unwrap();
+                let newest = &log[0];
+                assert_eq!((&*newest.operation.identity.agent, &*newest.operation.tool), (author, "move"));
+                assert_eq!(newest.changes.len(), 1, "{newest:?}");
+                assert_eq!(newest.changes[0].path.as_str(), shown, "{agent}");
+                assert_eq!(agent == "marcus", newest.changes[0].action == LogAction::Moved);
+                assert_eq!(agent == "marcus", format!("{log:?}").contains("private"), "{agent}: {log:?}");
+            }
         }
     });
 }
@@ -473,7 +499,7 @@ mod migration {
     }
 
     #[test]
-    fn f148_a_clash_is_reported_and_neither_side_is_lost() {
+    fn f148_f149_a_clash_is_reported_neither_side_is_lost_and_old_paths_still_resolve() {
         on_both_stores(|host| {
             let store = whole_store(host);
             for path in [
@@ -481,7 +507,7 @@ mod migration {
                 "workspaces/marcus/private/a",
                 "agents/x/a",
                 "teams/x/a",
-                "agents/solo/a",
+                "agents/solo/private/a",
             ] {
                 store.write(format!("/organizations/acme/{path}").as_str(), path).unwrap();
             }
@@ -501,6 +527,20 @@ mod migration {
                 let content = store.read(format!("/organizations/acme/{path}").as_str()).unwrap().bytes;
                 assert_eq!(content, path.as_bytes());
             }
+            // What could not be moved is still at its old path, and what was moved only at its new one.
+            let marcus = host.stead("marcus");
+            for path in ["agents/marcus/private/a", "workspaces/marcus/private/a"] {
+                assert_eq!(marcus.vfs().read(format!("/{path}").as_str()).unwrap().bytes, path.as_bytes());
+            }
+            marcus.vfs().write("/agents/marcus/private/b", "late").unwrap();
+            let late = "/organizations/acme/agents/marcus/private/b";
+            assert_eq!(whole_store(host).read(late).unwrap().bytes, b"late");
+            let solo = host.stead("solo");
+            assert_eq!(
+                solo.vfs().read("/workspaces/solo/private/a").unwrap().bytes,
+                b"agents/solo/private/a"
+            );
+            denied(solo.vfs().read("/agents/solo/private/a"));
         });
     }
 }
@@ -600,6 +640,24 @@ fn f115_a_reader_sees_the_old_file_or_the_new_one_and_a_failed_write_leaves_the_
         let last = stead.vfs().read("/workspaces/marcus/private/a").unwrap().bytes;
         assert!(write(&"x".repeat((5 << 20) + 1)).is_failure(), "it is too large");
         assert!(stead.vfs().read("/workspaces/marcus/private/a").unwrap().bytes == last);
+        // The database refuses the change after all of its content was written.
+        let execute = |statement: &str| {
+            let conn = rusqlite::Connection::open(host.path(".stead/stead.db")).unwrap();
+            conn.execute_batch(statement).unwrap();
+        };
+        let own_table = if host.path("data/organizations").exists() { "ledger_event" } else { "node_change" };
+        for table in ["revision", "audit", own_table] {
+            execute(&format!(
+                "CREATE TRIGGER refused BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            ));
+            assert!(write("failed").is_failure(), "{table}");
+            execute("DROP TRIGGER refused");
+            assert!(stead.vfs().read("/workspaces/marcus/private/a").unwrap().bytes == last, "{table}");
+            let listed = stead.vfs().list("/workspaces/marcus/private", &ListPage::all()).unwrap();
+            assert_eq!(listed.entries.len(), 1, "{table}");
+        }
+        assert!(!write("new").is_failure());
+        assert_eq!(stead.vfs().read("/workspaces/marcus/private/a").unwrap().bytes, b"new");
     });
 }
 

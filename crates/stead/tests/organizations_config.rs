@@ -171,12 +171,14 @@ fn a_file_that_is_missing_is_an_error_without_its_directory() {
 #[test]
 fn an_id_belongs_to_one_agent_or_one_team_across_the_files() {
     let agents = r#"[{"id": "agent-marcus"}, {"id": "agent-marcus"},
- {"id": "team-hr"}, {"id": "TEAM-HR"}, {"id": "a/b"}]"#;
+ {"id": "team-hr"}, {"id": "TEAM-HR"}, {"id": "a/b"},
+ {"id": "Stead.toml"}]"#;
     insta::assert_snapshot!(Records::new(ORG, TEAMS, agents).messages(), @r"
     acme/agents.json:1:33: two records have the id `agent-marcus`; an id belongs to one agent or one team
     acme/agents.json:2:9: two records have the id `team-hr`; an id belongs to one agent or one team
     acme/agents.json:2:28: the ids `team-hr` and `TEAM-HR` differ only in case; choose others
-    acme/agents.json:2:47: `a/b` can't be used as an id, because an id is also the name of a directory; use 1 to 128 bytes without `/`, `\` or invisible characters, and not `.` or `..`
+    acme/agents.json:2:47: `a/b` can't be used as an id, because an id is also the name of a directory; use 1 to 128 bytes without `/`, `\` or invisible characters, and not `.`, `..`, `.stead` or `stead.toml`
+    acme/agents.json:3:9: `Stead.toml` can't be used as an id, because an id is also the name of a directory; use 1 to 128 bytes without `/`, `\` or invisible characters, and not `.`, `..`, `.stead` or `stead.toml`
     ");
 }
 

@@ -1,9 +1,11 @@
 use std::io::{BufRead, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as ToolFailure};
-use stead::{Reply, Toolbox};
+use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as ToolFailure, OfferedWhen};
+use stead::{LiveEntry, LiveSteads, Reply, Stead, Toolbox};
 
 use super::content::open_stdin;
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -42,13 +44,13 @@ struct CallLine {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let toolbox = session.stead_of_agent()?.toolbox();
     let answer = if args.yes {
         ApprovalAnswer::Approved(ApprovalGrant::everything())
     } else {
         ApprovalAnswer::NobodyToAsk
     };
-    let Some(tool) = &args.tool else { return call_lines(&toolbox, answer, session) };
+    let Some(tool) = &args.tool else { return call_lines(answer, session) };
+    let toolbox = session.stead_of_agent()?.toolbox();
     let text = match args.arguments.as_str() {
         "-" => {
             let mut text = String::new();
@@ -76,8 +78,56 @@ fn call_tool(toolbox: &Toolbox, tool: &str, arguments: Map<String, Value>, answe
     toolbox.call(tool, arguments, answer).expect("no question is asked if everything or nothing is approved")
 }
 
-/// Answers every line of standard input, even one that isn't a valid call.
-fn call_lines(toolbox: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
+/// The tools of an agent as they are now, and its forks.
+struct LiveToolbox(Mutex<(Arc<Toolbox>, Vec<String>)>);
+
+impl LiveToolbox {
+    fn new(stead: &Stead) -> Self {
+        LiveToolbox(Mutex::new(LiveToolbox::parts(stead)))
+    }
+
+    fn parts(stead: &Stead) -> (Arc<Toolbox>, Vec<String>) {
+        // A fork that was discarded and made again has the same name.
+        let forks = stead.forks().into_iter().flatten();
+        (Arc::new(stead.toolbox()), forks.map(|fork| format!("{} {:?}", fork.name, fork.created)).collect())
+    }
+
+    /// Nothing that could panic runs under this lock.
+    fn lock(&self) -> MutexGuard<'_, (Arc<Toolbox>, Vec<String>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LiveEntry for LiveToolbox {
+    fn replace(&self, stead: &Stead) {
+        *self.lock() = LiveToolbox::parts(stead);
+    }
+
+    fn refresh(&self, stead: &Stead) -> bool {
+        let parts = LiveToolbox::parts(stead);
+        let differs = self.lock().1 != parts.1;
+        if differs {
+            *self.lock() = parts;
+        }
+        differs
+    }
+
+    fn is_needed(&self, _: Duration) -> bool {
+        true
+    }
+}
+
+/// Answers every line of standard input, even one that isn't a valid call. Each call has the forks and the rights that the agent has
+/// at that time.
+fn call_lines(answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
+    let steads = LiveSteads::of(&session.config()?);
+    let identity = session.identity(&steads.config())?;
+    steads.stores().open_audit()?;
+    if identity.thread.is_some() {
+        // As in every command, a thread past its time-out has ended.
+        let _ = steads.sweep_threads();
+    }
+    let live = steads.get(&identity, LiveToolbox::new)?;
     let mut input = open_stdin()?;
     let mut line = Vec::new();
     loop {
@@ -97,7 +147,19 @@ fn call_lines(toolbox: &Toolbox, answer: ApprovalAnswer, session: &mut Session) 
             continue;
         }
         let reply = match serde_json::from_slice::<CallLine>(&line) {
-            Ok(CallLine { tool, arguments }) => call_tool(toolbox, &tool, arguments, answer.clone()),
+            Ok(CallLine { tool, arguments }) => {
+                steads.refresh();
+                steads.renew(&identity);
+                let toolbox = Arc::clone(&live.lock().0);
+                let reply = call_tool(&toolbox, &tool, arguments, answer.clone());
+                // The answer says where the new fork is, and the next line uses it.
+                if stead::tools::tool(&tool)
+                    .is_some_and(|tool| tool.offered == OfferedWhen::WithForks && tool.is_mutating())
+                {
+                    steads.refresh_forks();
+                }
+                reply
+            }
             Err(error) => {
                 ToolFailure::invalid(format!("the line isn't a call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()

@@ -1,5 +1,5 @@
 use stead::vfs::{DiffOptions, Difference, LogQuery, PointInTime};
-use stead::{OperationIdPrefix, OperationsOf, Snapshot, Stead};
+use stead::{OperationIdPrefix, Snapshot, Stead};
 
 use super::difference::{DiffStyle, print_differences};
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -51,7 +51,7 @@ enum Baseline {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead_of_owner()?;
+    let stead = session.stead_for_fork(args.fork.as_deref().unwrap_or_default())?;
     session.use_pager();
     let style = match (args.stat, args.name_only, args.name_status) {
         (true, ..) => DiffStyle::Stat,
@@ -116,7 +116,7 @@ fn operation_differences(
     options: DiffOptions,
 ) -> Result<Vec<Difference>, CommandError> {
     stead.single_record("diff", None, CommandError::kind, |stead| {
-        let id = stead.find_operation(prefix, OperationsOf::Everyone)?;
+        let id = stead.find_operation(prefix)?;
         let query =
             LogQuery { operation: Some(id), limit: usize::MAX, diff: Some(options), ..LogQuery::default() };
         let entries = stead.vfs().log(&query)?;

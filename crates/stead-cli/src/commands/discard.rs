@@ -11,7 +11,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    session.stead()?.discard(&args.fork)?;
+    session.stead_for_fork(&args.fork)?.discard(&args.fork)?;
     if session.wants_json() {
         session.print_json(&json::discarded(&args.fork))?;
     } else {

@@ -33,9 +33,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     } else {
         let owner_suffix = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
         session.say(format_args!("Forked {} as /forks/{}{owner_suffix}", fork.base_prefix, fork.name));
+        if !fork.parts.is_empty() {
+            session.say(format_args!("With the nested Workspaces {}", forks::parts(&fork)));
+        }
         if !fork.excluded.is_empty() {
             let excluded = forks::excluded_paths(&fork);
-            session.say(format_args!("Not in the fork, because they are separate Workspaces: {excluded}"));
+            session.say(format_args!(
+                "Not in the fork, because they are WRITE_ONLY or can't be forked: {excluded}"
+            ));
         }
     }
     Ok(Exit::OK)

@@ -1,4 +1,4 @@
-use stead::Fork;
+use stead::{Fork, ForkPart};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
@@ -18,7 +18,13 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let shown = stead.forks()?.map(|fork| (fork.clone(), Shown::Yes));
         let withheld = stead.withheld_forks()?.map(|fork| (fork.clone(), Shown::Withheld));
         let others = if args.all { stead.forks_of_others()? } else { Vec::new() };
-        let others = others.into_iter().map(|fork| (fork, Shown::OfAnotherAgent));
+        let others = others.into_iter().map(|mut fork| {
+            // The prefix that the base has for this agent.
+            if let Ok((_, prefix)) = stead.find_reviewable(&format!("{}/{}", fork.owner, fork.name)) {
+                fork.base_prefix = prefix;
+            }
+            (fork, Shown::OfAnotherAgent)
+        });
         Ok::<_, CommandError>(shown.chain(withheld).chain(others).collect())
     })?;
     for (fork, shown) in &forks {
@@ -53,6 +59,9 @@ fn line(fork: &Fork, shown: Shown) -> String {
     if fork.pinned_at.is_some() {
         line += ", pinned";
     }
+    if !fork.parts.is_empty() {
+        line += &format!(", with {}", parts(fork));
+    }
     if !fork.excluded.is_empty() {
         line += &format!(", without {}", excluded_paths(fork));
     }
@@ -60,6 +69,12 @@ fn line(fork: &Fork, shown: Shown) -> String {
         line += &format!("; withheld, because {} can't read what it was made from any more", fork.created_by);
     }
     line
+}
+
+/// The nested Workspaces that were forked with a fork: their paths in it and their scopes.
+pub(super) fn parts(fork: &Fork) -> String {
+    let part = |part: &ForkPart| format!("{} ({})", &part.place.as_str()[1..], part.scope);
+    fork.parts.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// The paths that a fork was made without, relative to its root.

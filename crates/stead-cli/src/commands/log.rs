@@ -1,5 +1,5 @@
+use stead::OperationIdPrefix;
 use stead::vfs::{DiffOptions, IntoPath, LogAction, LogEntry, LogQuery};
-use stead::{OperationIdPrefix, OperationsOf};
 
 use super::difference::{DiffStyle, print_differences};
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -60,7 +60,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     };
     let style = LogStyle { is_oneline: args.oneline, differences };
     let entries = stead.single_record("log", args.path.as_deref(), CommandError::kind, |stead| {
-        let find = |prefix| stead.find_operation(prefix, OperationsOf::Everyone);
+        let find = |prefix| stead.find_operation(prefix);
         let query = LogQuery {
             path: args.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?,
             agent: args.by,

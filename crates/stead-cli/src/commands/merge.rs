@@ -5,6 +5,7 @@ use stead::vfs::{MergeAction, MergeChoice, MergeConflict, MergeOptions, MergeRes
 use stead::{Stead, VfsPath};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::progress::follow_merge;
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -12,7 +13,7 @@ use crate::{human, json};
 ///
 /// What the fork and the Workspace have changed is combined, by line within text files. If there is a conflict, or a path
 /// that the agent may not change, nothing is changed and the reasons are listed. Afterwards the fork goes on from what the
-/// Workspace has then.
+/// Workspace has then. Nested Workspaces that were forked with it are merged with it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fork; OWNER/FORK for a fork of another agent of a Workspace that this one may write
@@ -34,15 +35,21 @@ pub(crate) struct Args {
 /// What to do about paths. A glob is relative to the Workspace. For each path, the last choice that names it counts.
 #[derive(Debug, clap::Args)]
 pub(super) struct ChoiceArgs {
-    /// Resolve conflicts with one side: `target` (or `ours`) or `fork` (or `theirs`); with `SIDE:GLOB` only for these paths
+    /// The paths that --take is about; without a glob, it is about all conflicts
+    #[arg(value_name = "GLOB", requires = "take")]
+    globs: Vec<String>,
+    /// Resolve conflicts with one side: `target` (or `ours`) or `fork` (or `theirs`); `SIDE:GLOB` to give each side its paths
     #[arg(long, value_name = "SIDE[:GLOB]")]
     take: Vec<String>,
-    /// Give a file the content of a host file: PATH=FILE
-    #[arg(long, value_name = "PATH=FILE")]
+    /// Give the file at PATH the content of the host's FILE
+    #[arg(long, num_args = 2, value_names = ["PATH", "FILE"])]
     content: Vec<String>,
     /// Leave the changes of these paths out; they stay in the fork
     #[arg(long, value_name = "GLOB")]
-    leave_out: Vec<String>,
+    leave: Vec<String>,
+    /// Leave out what the agent may not see: hidden names
+    #[arg(long)]
+    leave_hidden: bool,
 }
 
 impl ChoiceArgs {
@@ -67,35 +74,43 @@ impl ChoiceArgs {
                     return Err(stead::Error::Invalid(message).into());
                 }
             };
-            let paths = glob.map_or(Ok(RulePaths::All), parse)?;
-            rules.push(MergeRule { paths, choice });
+            let globs =
+                glob.map_or_else(|| self.globs.iter().map(String::as_str).collect(), |glob| vec![glob]);
+            let paths: Vec<_> = globs.into_iter().map(parse).collect::<Result<_, _>>()?;
+            let paths = if paths.is_empty() { vec![RulePaths::All] } else { paths };
+            rules.extend(paths.into_iter().map(|paths| MergeRule { paths, choice: choice.clone() }));
+        }
+        if !self.globs.is_empty() && self.take.iter().filter(|text| !text.contains(':')).count() != 1 {
+            let message = "it isn't clear which --take the globs belong to; use --take SIDE:GLOB for each";
+            return Err(stead::Error::Invalid(message.to_owned()).into());
         }
         rules.sort_by_key(|rule| !matches!(rule.paths, RulePaths::All));
-        for text in &self.content {
-            let Some((path, file)) = text.split_once('=') else {
-                let message = format!("`{}` has no `=`; use PATH=FILE", human::escape_text(text));
-                return Err(stead::Error::Invalid(message).into());
-            };
+        for content in self.content.chunks_exact(2) {
+            let (path, file) = (&content[0], &content[1]);
             let bytes = std::fs::read(PathBuf::from(file)).map_err(|error| {
+                let path = human::escape_text(path);
                 stead::Error::Invalid(format!("the file for `{path}` can't be read: {error}"))
             })?;
             rules.push(MergeRule { paths: parse(path)?, choice: MergeChoice::Content(Arc::new(bytes)) });
         }
-        for glob in &self.leave_out {
+        for glob in &self.leave {
             rules.push(MergeRule { paths: parse(glob)?, choice: MergeChoice::LeaveOut });
+        }
+        if self.leave_hidden {
+            rules.push(MergeRule { paths: RulePaths::Hidden, choice: MergeChoice::LeaveOut });
         }
         Ok(rules)
     }
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead_of_owner()?;
+    let stead = session.stead_for_fork(&args.fork)?;
     let mut options = MergeOptions::default();
     options.dry_run = args.dry_run;
     options.with_markers = args.markers;
     options.rules = args.choices.rules(&stead, &args.fork)?;
-    let result = stead.merge_fork(&args.fork, &options)?;
-    let discards = args.discard && result.done && result.left_out.is_empty();
+    let result = follow_merge(session, &stead, "Merging", |stead| stead.merge_fork(&args.fork, &options))?;
+    let discards = args.discard && result.took_everything();
     if discards {
         stead.discard(&args.fork)?;
     }
@@ -124,7 +139,7 @@ pub(super) fn report(
         session.print_json(&json::merge_result(result, fork, dry_run, discarded))?;
         return Ok(exit);
     }
-    let is_refused = is_stopped && !result.done && kind != MergeKind::Update;
+    let is_refused = is_stopped && !result.done && result.merged.is_empty() && kind != MergeKind::Update;
     for change in result.changes.iter().filter(|_| !is_refused) {
         let (label, colour) = match change.action {
             MergeAction::Added => ("added", Colour::Green),
@@ -138,6 +153,10 @@ pub(super) fn report(
         let label = session.paint(colour, format_args!("{label:10}"));
         session.print_line(format_args!("{label} {from}{}", change.path))?;
     }
+    for path in result.retagged.iter().filter(|_| !is_refused) {
+        let label = session.paint(Colour::Blue, format_args!("{:10}", "tags"));
+        session.print_line(format_args!("{label} {path}"))?;
+    }
     for conflict in &result.conflicts {
         print_conflict(conflict, session)?;
     }
@@ -149,11 +168,15 @@ pub(super) fn report(
         let label = session.paint(Colour::Yellow, format_args!("{:10}", "left out"));
         session.print_line(format_args!("{label} {path}"))?;
     }
+    if result.left_out_unseen {
+        let label = session.paint(Colour::Yellow, format_args!("{:10}", "left out"));
+        session.print_line(format_args!("{label} what the agent may not see"))?;
+    }
     say_summary(result, fork, dry_run, kind, session);
     Ok(exit)
 }
 
-fn print_conflict(conflict: &MergeConflict, session: &mut Session) -> Result<(), CommandError> {
+pub(super) fn print_conflict(conflict: &MergeConflict, session: &mut Session) -> Result<(), CommandError> {
     let label = session.paint(Colour::Yellow, format_args!("{:10}", "conflict"));
     let hunks: Vec<String> = conflict
         .hunks
@@ -179,35 +202,64 @@ fn lines(range: &std::ops::Range<usize>) -> String {
 }
 
 fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind, session: &mut Session) {
-    let changes = human::count(result.changes.len() as u64, "change", "changes");
+    let files = human::count(result.retagged.len() as u64, "file", "files");
+    let changes = match human::count(result.changes.len() as u64, "change", "changes") {
+        changes if result.retagged.is_empty() => changes,
+        _ if result.changes.is_empty() => format!("the tags of {files}"),
+        changes => format!("{changes} and the tags of {files}"),
+    };
     let conflicts = human::count(result.conflicts.len() as u64, "conflict", "conflicts");
     let refused = human::count(
         result.refused.len() as u64,
         "path that may not be changed",
         "paths that may not be changed",
     );
+    // The agent itself can't undo what was merged into the Workspace that it has only a fork of.
+    let is_review = fork.starts_with("review:");
+    let undo = if is_review { "stead undo --review" } else { "stead undo" };
     match kind {
         MergeKind::Update if dry_run => session.say(format_args!("This would be {changes}, with {conflicts}.")),
         MergeKind::Update if !result.conflicts.is_empty() => session.say(format_args!(
             "Updated the fork {fork}: {changes}. There are {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \
              have to be edited before the fork can be merged; for the others, choose with `stead merge --take`."
         )),
-        MergeKind::Update if result.changes.is_empty() => session.say("Nothing to do: the fork has everything already."),
+        MergeKind::Update if result.is_unchanged() => session.say("Nothing to do: the fork has everything already."),
         MergeKind::Update => session.say(format_args!("Updated the fork {fork}: {changes}.")),
-        MergeKind::Merge { .. } if !result.refused.is_empty() => {
-            session.say(format_args!("Nothing was changed: {refused}. `--leave-out GLOB` merges the rest."));
+        MergeKind::Merge { .. } if !result.merged.is_empty() => {
+            let merged: Vec<String> = result.merged.iter().map(ToString::to_string).collect();
+            session.say(format_args!(
+                "Only a part of the fork was merged, into {}: something changed in the meantime. Merge again for the rest; `{undo}` \
+                 undoes what was merged.",
+                merged.join(", ")
+            ));
         }
+        MergeKind::Merge { .. } if !result.refused.is_empty() => {
+            session.say(format_args!(
+                "Nothing was changed: {refused}. `--leave GLOB` and, for hidden names, `--leave-hidden` merge the rest."
+            ));
+        }
+        MergeKind::Merge { .. } if result.has_only_markers() => session.say(format_args!(
+            "Nothing was changed: {conflicts}. Edit the files in the fork, remove the lines <<<<<<< target to >>>>>>> fork, and \
+             merge again."
+        )),
+        MergeKind::Merge { .. } if !result.conflicts.is_empty() && is_review => session.say(format_args!(
+            "There are {conflicts}; `stead merge {fork} --take SIDE` resolves them. The rest can be reviewed."
+        )),
         MergeKind::Merge { .. } if !result.conflicts.is_empty() => session.say(format_args!(
             "Nothing was changed: {conflicts}. Resolve them in the fork after `stead update {fork}`, or choose with --take, \
-             --content or --leave-out."
+             --content or --leave."
         )),
         MergeKind::Merge { .. } if dry_run => session.say(format_args!("This would be {changes}.")),
         MergeKind::Merge { discarded } => {
             let discarded = if discarded { " The fork is discarded." } else { "" };
-            if result.changes.is_empty() {
+            if result.is_unchanged() && result.fork_gave_up {
+                session.say(format_args!("Nothing was changed in the Workspace; the fork has taken its side.{discarded}"));
+            } else if result.is_unchanged() {
                 session.say(format_args!("Nothing to merge.{discarded}"));
+            } else if result.changes.is_empty() {
+                session.say(format_args!("Merged the fork {fork}: {changes}.{discarded}"));
             } else {
-                session.say(format_args!("Merged the fork {fork}: {changes}; `stead undo` undoes it.{discarded}"));
+                session.say(format_args!("Merged the fork {fork}: {changes}; `{undo}` undoes it.{discarded}"));
             }
         }
     }

@@ -37,6 +37,7 @@ mod mv;
 mod org;
 mod restore;
 mod restore_backup;
+mod review;
 mod rm;
 mod serve;
 mod server_lock;
@@ -100,6 +101,7 @@ pub(crate) enum Command {
     Forks(forks::Args),
     Update(update::Args),
     Merge(merge::Args),
+    Review(review::Args),
     Discard(discard::Args),
     Mount(mount::Args),
     #[command(hide = true)]
@@ -157,6 +159,7 @@ impl Command {
             Command::Forks(args) => forks::run(args, session),
             Command::Update(args) => update::run(args, session),
             Command::Merge(args) => merge::run(args, session),
+            Command::Review(args) => review::run(args, session),
             Command::Discard(args) => discard::run(args, session),
             Command::Mount(args) => mount::run(args, session),
             Command::MountWatchdog(args) => mount::run_watchdog(&args),

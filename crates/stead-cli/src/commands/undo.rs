@@ -1,12 +1,15 @@
 use stead::history::RevertAction;
-use stead::vfs::{OnConflict, RevertResult, UndoOptions, UndoTarget};
-use stead::{OperationIdPrefix, OperationsOf};
+use stead::vfs::{LogEntry, LogQuery, OnConflict, RevertResult, UndoOptions, UndoTarget};
+use stead::{OperationId, OperationIdPrefix, Stead};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// Undo operations of the agent; later changes by others stay
+/// Among how many of the agent's last changes a review is looked for.
+const MAX_SEARCHED: usize = 10_000;
+
+/// Undo operations of the agent, or one of any agent by its id; later changes by others stay
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The last N operations that aren't undone yet [default: 1]
@@ -15,7 +18,7 @@ pub(crate) struct Args {
     /// All operations since this time: 2h, yesterday, 10:30, 2026-11-15 08:30
     #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::parse_time)]
     since: Option<stead::Timestamp>,
-    /// This operation, which may be an undo itself; the beginning of its id is enough
+    /// This operation, of any agent or the system, also an undo; the beginning of its id is enough
     #[arg(long, value_name = "ID")]
     operation: Option<OperationIdPrefix>,
     /// Only show what would be done (-n isn't a number here: that is --last)
@@ -24,13 +27,18 @@ pub(crate) struct Args {
     /// Leave paths with conflicts as they are, and undo the rest
     #[arg(long)]
     skip_conflicts: bool,
+    /// Undo the last review, or the one that --operation names: what it merged into the Workspace itself
+    #[arg(long, conflicts_with_all = ["last", "since"])]
+    review: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
-    let result = session.stead_of_owner()?.single_record("undo", None, CommandError::kind, |stead| {
+    let stead = if args.review { session.stead_for_review()? } else { session.stead_of_owner()? };
+    let result = stead.single_record("undo", None, CommandError::kind, |stead| {
         let target = match (&args.operation, args.since) {
-            (Some(prefix), _) => UndoTarget::Operation(stead.find_operation(prefix, OperationsOf::Agent)?),
+            (None, _) if args.review => UndoTarget::Operation(last_review(stead)?),
+            (Some(prefix), _) => UndoTarget::OperationOfAnyone(stead.find_operation(prefix)?),
             (None, Some(since)) => UndoTarget::Since(since),
             (None, None) => UndoTarget::Last(args.last.unwrap_or(1)),
         };
@@ -49,6 +57,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let reverted = Reverted::Operations { skip_conflicts: args.skip_conflicts };
     report_revert(&result, reverted, args.dry_run, session)
+}
+
+/// The last merge of a review fork by the agent that isn't undone.
+fn last_review(stead: &Stead) -> Result<OperationId, CommandError> {
+    let agent = Some(stead.vfs().identity().agent.clone());
+    let entries = stead.vfs().log(&LogQuery { agent, limit: MAX_SEARCHED, ..LogQuery::default() })?;
+    let is_review = |entry: &&LogEntry| {
+        !entry.undone && entry.merged_fork.as_ref().is_some_and(|fork| fork.starts_with("review:"))
+    };
+    let last = entries.iter().find(is_review).map(|entry| entry.operation.id);
+    last.ok_or_else(|| CommandError::invalid("the agent has made no review that could be undone"))
 }
 
 /// What was reverted.

@@ -2,6 +2,7 @@ use stead::vfs::MergeOptions;
 
 use super::merge::{ChoiceArgs, MergeKind, report};
 use crate::command_error::CommandResult;
+use crate::progress::follow_merge;
 use crate::session::Session;
 
 /// Bring the changes of the Workspace that a fork was made from into the fork
@@ -25,6 +26,6 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let mut options = MergeOptions::default();
     options.dry_run = args.dry_run;
     options.rules = args.choices.rules(&stead, &args.fork)?;
-    let result = stead.update_fork(&args.fork, &options)?;
+    let result = follow_merge(session, &stead, "Updating", |stead| stead.update_fork(&args.fork, &options))?;
     report(&result, &args.fork, args.dry_run, MergeKind::Update, session)
 }

@@ -162,10 +162,24 @@ pub(crate) struct Fork<'a> {
     created: Option<String>,
     /// The Workspace that it was made from.
     base: String,
+    /// The nested Workspaces that were forked with it.
+    parts: Vec<ForkPart>,
     /// Paths in it that were separate Workspaces, and aren't part of it.
     omitted: Vec<String>,
     /// Whether its owner doesn't see it, because its maker can't read the base any more.
     withheld: bool,
+}
+
+/// A nested Workspace that was forked with the Workspace around it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ForkPart {
+    /// Where it is in the fork.
+    path: String,
+    /// `READ_ONLY` or `READ_WRITE`.
+    scope: &'static str,
+    /// The Workspace that it was made from.
+    base: String,
 }
 
 /// The result of `discard`.
@@ -311,9 +325,14 @@ pub(crate) fn fork(fork: &stead::Fork, withheld: bool) -> Value {
         created_by: &fork.created_by,
         created: time(Some(fork.created)),
         base: fork.base_prefix.to_string(),
+        parts: fork.parts.iter().map(fork_part).collect(),
         omitted: texts(&fork.excluded),
         withheld,
     })
+}
+
+fn fork_part(part: &stead::ForkPart) -> ForkPart {
+    ForkPart { path: part.place.to_string(), scope: part.scope.name(), base: part.base_prefix.to_string() }
 }
 
 /// A fork that was discarded.

@@ -95,8 +95,23 @@ pub(crate) struct Cleanup<'a> {
     errors: &'a [String],
     /// The operation that removed the files; null if none was removed.
     operation: Option<&'a str>,
-    /// The paths of the removed files; the first 1,000 of them.
+    /// How many of the removed files can't be brought back, because their content isn't kept.
+    not_kept: u64,
+    /// For the status, if that run has removed no file: the last one that has. Otherwise null.
+    last_removal: Option<CleanupRemoval<'a>>,
+    /// The paths of the removed files: the first 1,000 of them, or for the status the first ten, relative to the Workspace.
     paths: Vec<&'a str>,
+}
+
+/// A cleanup that has removed files.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CleanupRemoval<'a> {
+    /// When it began.
+    at: &'a str,
+    removed: u64,
+    /// The operation that removed the files.
+    operation: &'a str,
 }
 
 fn file(ListedFile { path, file, .. }: &ListedFile) -> ManagedFile<'_> {
@@ -169,7 +184,9 @@ pub(crate) fn cleanup(report: &CleanupReport, dry_run: bool) -> Value {
 
 /// How the last cleanup went; null if there was none.
 pub(crate) fn cleanup_status(run: Option<&CleanupRun>) -> Value {
-    run.map_or(Value::Null, |run| to_value(&cleanup_document(run, false, Vec::new())))
+    run.map_or(Value::Null, |run| {
+        to_value(&cleanup_document(run, false, run.paths.iter().map(String::as_str).collect()))
+    })
 }
 
 fn cleanup_document<'a>(run: &'a CleanupRun, dry_run: bool, paths: Vec<&'a str>) -> Cleanup<'a> {
@@ -181,6 +198,12 @@ fn cleanup_document<'a>(run: &'a CleanupRun, dry_run: bool, paths: Vec<&'a str>)
         stale: run.stale,
         errors: &run.errors,
         operation: run.operation.as_deref(),
+        not_kept: run.not_kept,
+        last_removal: run.last_removal.as_ref().map(|last| CleanupRemoval {
+            at: &last.at,
+            removed: last.removed,
+            operation: &last.operation,
+        }),
         paths,
     }
 }

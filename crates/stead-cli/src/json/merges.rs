@@ -17,11 +17,16 @@ pub(crate) struct MergeResult<'a> {
     /// The operation that did it; null if nothing was changed.
     operation: Option<String>,
     changes: Vec<MergeChange>,
+    /// The managed files whose tags were changed, or would be.
+    retagged: Vec<String>,
     conflicts: Vec<MergeConflict<'a>>,
     /// The paths that the agent may not change.
     refused: Vec<RefusedPath<'a>>,
     /// The changed paths that were left out.
     omitted: Vec<String>,
+    /// If it wasn't done: the Workspaces that were merged nevertheless, before another part of the fork could not be merged any
+    /// more.
+    merged: Vec<String>,
     /// Whether the fork was discarded afterwards.
     discarded: bool,
 }
@@ -132,9 +137,11 @@ pub(crate) fn merge_result(result: &vfs::MergeResult, fork: &str, dry_run: bool,
         dry_run,
         operation: result.operation.map(|id| id.to_string()),
         changes: result.changes.iter().map(change).collect(),
+        retagged: texts(&result.retagged),
         conflicts: result.conflicts.iter().map(conflict).collect(),
         refused: refused.collect(),
         omitted: texts(&result.left_out),
+        merged: texts(&result.merged),
         discarded,
     })
 }

@@ -146,8 +146,8 @@ fn documents(generator: &mut SchemaGenerator) -> BTreeMap<&'static str, Vec<Valu
     document!(BlameLine: "blame");
     document!(Snapshot: "snapshot", "snapshots");
     document!(RevertResult: "undo", "restore");
-    document!(Fork: "fork", "forks");
-    document!(MergeResult: "merge", "update");
+    document!(Fork: "fork", "forks", "review");
+    document!(MergeResult: "merge", "update", "review");
     document!(Discarded: "discard");
     document!(AuditRecord: "audit");
     document!(AuditCursor: "audit");

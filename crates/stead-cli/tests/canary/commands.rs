@@ -125,7 +125,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
                 Once(&["merge", "one", "--dry-run"]),
                 Once(&["merge", "one", "--markers"]),
                 Once(&["merge", "other/one"]),
-                ForEachPath(&["merge", "one", "--leave-out", "{}/**"], WithoutAt),
+                ForEachPath(&["merge", "one", "--leave", "{}/**"], WithoutAt),
             ],
         ),
         (
@@ -143,6 +143,16 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             ],
         ),
         ("restore-backup", vec![NotForAgents]),
+        (
+            "review",
+            vec![
+                Once(&["review"]),
+                Once(&["review", "coder/reviewed", "--list"]),
+                Once(&["review", "other/one", "--list"]),
+                ForEachPath(&["review", "coder/reviewed", "--refuse", "{}", "{}/**"], WithoutAt),
+                Once(&["review", "coder/reviewed", "--take", "**"]),
+            ],
+        ),
         ("rm", vec![ForEachPath(&["rm", "{}"], WithoutAt), ForEachPath(&["rm", "-r", "{}"], WithoutAt)]),
         ("serve", vec![NotForAgents]),
         ("snapshot", vec![ForEachPath(&["snapshot", "{}"], WithoutAt), Once(&["snapshot"])]),
@@ -241,7 +251,9 @@ fn run_row(fixture: &Fixture, name: &str, row: &Row) {
         Row::ForEachPath(args, at_option) => (args, *at_option),
     };
     // Not canaries: what the person may see after approval, and what is made where everything may be seen.
-    let is_open = |path: &String| path.starts_with("/home/ask/") || path.starts_with("/home/beside/");
+    // The agent may write in a nested READ_WRITE Workspace, and in the part of a fork that was made from it.
+    let open = ["/home/ask/", "/home/beside/", "/forks/two/self/beside/"];
+    let is_open = |path: &String| open.iter().any(|open| path.starts_with(open));
     let paths = PATHS.iter().map(ToString::to_string).chain(canary_paths()).filter(|path| !is_open(path));
     for (index, path) in paths.enumerate() {
         let args: Vec<String> = args.iter().map(|arg| arg.replace("{}", &path)).collect();

@@ -68,6 +68,7 @@ workspaces = [
   { prefix = "/yard", store = "main", path = "/agents/coder", scope = "rw" },
   { prefix = "/disk", store = "host", path = "/host/disk", scope = "rw" },
   { prefix = "/disk/wo", store = "host", path = "/host/disk/wo", scope = "wo" },
+  { prefix = "/reviewed", store = "main", path = "/home/sub", scope = "rw", fork = "agent" },
   { prefix = "/whole", store = "host", path = "/", scope = "ro" },
   { prefix = "/whole/host", store = "main", path = "/nothing", scope = "ro" },
 ]
@@ -240,6 +241,8 @@ impl Fixture {
         for (path, text) in [("/home/mine.txt", "1\n"), ("/home/mine.txt", "2\n"), ("/yard/a.txt", "a\n")] {
             coder.vfs().write(path, text).unwrap();
         }
+        coder.vfs().write("/reviewed/open.txt", "changed\n").unwrap();
+        coder.vfs().write("/reviewed/new.txt", "new\n").unwrap();
         coder.state().unwrap().set("mine", "1", &Default::default()).unwrap();
         coder.snapshot(None, Some("before")).unwrap();
         let coder = coder.fork("/home", "one").unwrap();

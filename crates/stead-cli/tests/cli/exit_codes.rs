@@ -51,6 +51,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Vec<&'static str>, Needs)> {
         ("org", vec!["check"], Config),
         ("restore", vec!["{}", "1h"], Agent),
         ("restore-backup", vec!["copy.db", "--yes"], Config),
+        ("review", vec!["none"], Agent),
         ("rm", vec!["{}"], Agent),
         ("serve", vec!["--listen", "127.0.0.1:0"], Agent),
         ("snapshot", vec![], Agent),

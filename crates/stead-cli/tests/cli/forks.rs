@@ -2,6 +2,8 @@
 
 use crate::common::TestDir;
 use insta::assert_snapshot;
+use serde_json::{Value, json};
+use stead::{Config, Stead};
 
 /// Two agents. The notes of one are part of a Store in which the other may only write.
 fn two_agents() -> TestDir {
@@ -107,16 +109,18 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     exit 1
     "#);
     assert!(coder(&["verify"]).contains("nothing is wrong"));
-    // A fork of the fork prevents it from being discarded.
+    // A fork of the fork keeps what it shows of it.
     assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
-    assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: the fork `draft` can't be discarded: it has forks; discard them first
+    assert_snapshot!(coder(&["discard", "draft"]), @"! Discarded the fork draft");
+    assert_snapshot!(coder(&["cat", "/forks/second/added.md"]), @"added");
+    assert_snapshot!(coder(&["merge", "second"]), @r#"
+    ! stead: what the fork was made from is gone, so the fork can't be merged or updated
     exit 1
     "#);
+    assert!(coder(&["verify"]).contains("nothing is wrong"));
     assert_snapshot!(coder(&["discard", "second"]), @"! Discarded the fork second");
-    assert_snapshot!(coder(&["discard", "draft"]), @"! Discarded the fork draft");
     assert_snapshot!(coder(&["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; create one with `stead fork`
+    ! stead: you have no fork `draft`; make one with `stead fork` or `fork_workspace`
     exit 1
     "#);
     assert_snapshot!(coder(&["ls", "/"]), @r#"
@@ -175,7 +179,7 @@ fn a_refused_fork_says_why() {
     exit 1
     "#);
     assert_snapshot!(run("reviewer", &["discard", "draft"]), @r#"
-    ! stead: you have no fork `draft`; create one with `stead fork`
+    ! stead: you have no fork `draft`; make one with `stead fork` or `fork_workspace`
     exit 1
     "#);
 }
@@ -202,7 +206,7 @@ fn a_fork_whose_maker_can_not_read_the_base_any_more_is_withheld_and_listed_as_s
     let listed = run("reviewer", &["forks", "--json"]);
     assert!(listed.contains("\"withheld\":true") && listed.contains("\"fork\":\"draft\""), "{listed}");
     assert_snapshot!(run("reviewer", &["diff", "--fork", "draft"]), @r"
-    ! stead: you have no fork `draft`; create one with `stead fork`
+    ! stead: you have no fork `draft`; make one with `stead fork` or `fork_workspace`
     exit 1
     ");
     dir.file("stead.toml", &config);
@@ -290,4 +294,273 @@ fn g4_a_fork_of_a_host_directory_is_withheld_when_its_maker_loses_access() {
     assert!(coder(&["forks"]).contains("withheld"));
     dir.file("stead.toml", &config);
     assert_snapshot!(coder(&["cat", "/forks/draft/file"]), @"fork");
+}
+
+#[test]
+fn g1_nested_workspaces_are_forked_merged_and_listed_with_the_fork() {
+    let dir = TestDir::empty();
+    dir.file(
+        "stead.toml",
+        r#"
+            [stores.code]
+            kind = "virtual"
+            [stores.lib]
+            kind = "physical"
+            path = "lib"
+            [stores.drop]
+            kind = "virtual"
+            [stores.old]
+            kind = "virtual"
+            [agents.coder]
+            forks = true
+            [[agents.coder.workspaces]]
+            prefix = "/code"
+            scope = "rw"
+            store = "code"
+            [[agents.coder.workspaces]]
+            prefix = "/code/lib"
+            scope = "rw"
+            store = "lib"
+            [[agents.coder.workspaces]]
+            prefix = "/code/lib/old"
+            scope = "ro"
+            store = "old"
+            [[agents.coder.workspaces]]
+            prefix = "/code/inbox"
+            scope = "wo"
+            store = "drop"
+        "#,
+    );
+    std::fs::create_dir(dir.path("lib")).unwrap();
+    dir.run(["write", "/code/a.md", "one\n"]);
+    dir.run(["write", "/code/lib/l.md", "one\ntwo\n"]);
+    assert_snapshot!(dir.run(["fork", "/code", "draft"]), @r#"
+    ! Forked /code as /forks/draft
+    ! With the nested Workspaces lib (READ_WRITE), lib/old (READ_ONLY)
+    ! Not in the fork, because they are WRITE_ONLY or can't be forked: inbox
+    "#);
+    assert_snapshot!(without_times(&dir.run(["forks"])), @"/forks/draft  of /code, made TIME with lib (READ_WRITE), lib/old (READ_ONLY), without inbox");
+    let json = dir.run(["--json", "forks"]);
+    let part = r#""parts":[{"base":"/code/lib","path":"/lib","scope":"READ_WRITE"},{"base":"/code/lib/old","path":"/lib/old","scope":"READ_ONLY"}]"#;
+    assert!(json.contains(part) && json.contains(r#""omitted":["/inbox"]"#), "{json}");
+    assert_snapshot!(dir.run(["tree", "/forks"]), @r#"
+    /forks
+    └── draft/
+        ├── a.md
+        └── lib/
+            ├── l.md
+            └── old/
+    "#);
+    assert_snapshot!(dir.run(["write", "/forks/draft/lib/old/x", "x"]), @r#"
+    ! stead: `/forks/draft/lib/old/x` is in the Workspace `/forks/draft/lib/old`, which is READ_ONLY: writing is not allowed there; you may write in `/code`, `/code/inbox`, `/code/lib`, `/forks/draft`, `/forks/draft/lib`
+    exit 1
+    "#);
+    dir.run(["write", "/forks/draft/a.md", "two\n"]);
+    dir.run(["edit", "/forks/draft/lib/l.md", "two", "2"]);
+    assert_snapshot!(dir.run(["diff", "--fork", "draft"]), @r#"
+    changed /forks/draft/a.md
+    --- a/forks/draft/a.md
+    +++ b/forks/draft/a.md
+    @@ -1 +1 @@
+    -one
+    +two
+    changed /forks/draft/lib/l.md
+    --- a/forks/draft/lib/l.md
+    +++ b/forks/draft/lib/l.md
+    @@ -1,2 +1,2 @@
+     one
+    -two
+    +2
+    "#);
+    assert_snapshot!(dir.run(["merge", "draft", "--take", "fork:lib/**"]), @r#"
+    changed    /code/a.md
+    changed    /code/lib/l.md
+    ! Merged the fork draft: 2 changes; `stead undo` undoes it.
+    "#);
+    assert_snapshot!(dir.run(["merge", "draft"]), @"! Nothing to merge.");
+    assert_eq!(std::fs::read_to_string(dir.path("lib/l.md")).unwrap(), "one\n2\n");
+    assert!(
+        dir.run(["undo"]).starts_with("reverted   /code/a.md\nreverted   /code/lib/l.md\n! Undid merge of ")
+    );
+    assert_eq!(std::fs::read_to_string(dir.path("lib/l.md")).unwrap(), "one\ntwo\n");
+    assert_snapshot!(dir.run(["discard", "draft"]), @"! Discarded the fork draft");
+    assert!(dir.run(["verify"]).contains("nothing is wrong"));
+    let tool = dir.run(["call", "fork_workspace", r#"{"path":"/code","name":"second"}"#]);
+    assert_snapshot!(tool, @"/code is forked. Work in /forks/second; merge_fork brings your changes back. It has the nested Workspaces /forks/second/lib (READ_WRITE), /forks/second/lib/old (READ_ONLY).");
+}
+
+#[test]
+fn g1_a_review_by_another_agent_takes_and_refuses_what_is_in_nested_workspaces() {
+    let dir = TestDir::empty();
+    let workspace = |agent: &str, prefix: &str, store: &str| {
+        format!("[[agents.{agent}.workspaces]]\nprefix = \"{prefix}\"\nscope = \"rw\"\nstore = \"{store}\"\n")
+    };
+    let workspaces = [
+        workspace("coder", "/code", "code"),
+        workspace("coder", "/code/lib", "lib"),
+        workspace("reviewer", "/project", "code"),
+        workspace("reviewer", "/library", "lib"),
+    ];
+    let stores = "[stores.code]\nkind = \"virtual\"\n[stores.lib]\nkind = \"virtual\"\n";
+    dir.file("stead.toml", &format!("{stores}{}", workspaces.concat()));
+    let run =
+        |agent: &str, args: &[&str]| dir.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+    run("coder", &["fork", "/code", "draft"]);
+    for path in ["a.md", "b.md", "lib/a.md", "lib/b.md"] {
+        run("coder", &["write", &format!("/forks/draft/{path}"), "new\n"]);
+    }
+    // Globs are relative to the top of the fork, wherever the reviewer has the nested Workspace.
+    let review = |options: &[&str]| run("reviewer", &[&["review", "coder/draft"], options].concat());
+    assert!(review(&["--refuse", "lib/b.md", "--refuse", "b.md"]).contains("added      /library/a.md"));
+    assert_snapshot!(run("reviewer", &["ls", "/library"]), @"a.md");
+    assert_snapshot!(run("reviewer", &["ls", "/project"]), @"a.md");
+    // What was refused is still in the fork.
+    assert!(review(&["--list"]).contains("/library/b.md"));
+    review(&["--take", "lib/**"]);
+    assert_snapshot!(run("reviewer", &["ls", "/library"]), @r"
+    a.md
+    b.md
+    ");
+    assert_snapshot!(run("reviewer", &["ls", "/project"]), @"a.md");
+}
+
+/// The files that both sides of [`with_conflicts`] have changed.
+pub(crate) const IN_CONFLICT: [&str; 4] = ["lib/a", "lib/b", "c", "d"];
+
+/// A fork and its base that have changed four files differently. The agent has the tools for forks.
+pub(crate) fn with_conflicts() -> TestDir {
+    let dir = TestDir::empty();
+    let text = "[stores.code]\nkind = \"virtual\"\n[agents.coder]\nforks = true\n[[agents.coder.workspaces]]\n\
+                prefix = \"/code\"\nscope = \"rw\"\nstore = \"code\"\n";
+    dir.file("stead.toml", text);
+    let stead = Stead::open(&Config::parse(text, &dir.path("stead.toml")).unwrap(), "coder").unwrap();
+    let write_all = |stead: &Stead, prefix: &str, content: &str| {
+        for name in IN_CONFLICT {
+            stead.vfs().write(&*format!("{prefix}/{name}"), content).unwrap();
+        }
+    };
+    write_all(&stead, "/code", "base\n");
+    let stead = stead.fork("/code", "draft").unwrap();
+    write_all(&stead, "/code", "target\n");
+    write_all(&stead, "/forks/draft", "fork\n");
+    dir
+}
+
+/// What a Workspace or a fork has in the files of [`with_conflicts`].
+pub(crate) fn contents(dir: &TestDir, prefix: &str) -> [String; 4] {
+    IN_CONFLICT.map(|name| dir.run(["cat", &format!("{prefix}/{name}")]))
+}
+
+#[test]
+fn g24_the_command_resolves_conflicts_by_globs_a_side_each_a_given_content_and_by_leaving_out() {
+    let dir = with_conflicts();
+    dir.file("c.txt", "given\n");
+    let file = dir.path("c.txt");
+    let merge = |args: &[&str]| dir.run(["merge", "draft"].iter().chain(args).copied());
+    assert_snapshot!(merge(&["--take", "fork", "lib/a", "--content", "/code/c", file.to_str().unwrap(), "--dry-run"]), @r#"
+    conflict   /code/d: content: the fork and the target changed the same lines, or content that isn't text (target line 1, fork line 1)
+    conflict   /code/lib/b: content: the fork and the target changed the same lines, or content that isn't text (target line 1, fork line 1)
+    ! Nothing was changed: 2 conflicts. Resolve them in the fork after `stead update draft`, or choose with --take, --content or --leave.
+    exit 1
+    "#);
+    let choices =
+        ["--take", "fork", "lib/a", "lib/b", "--content", "/code/c", file.to_str().unwrap(), "--leave", "d"];
+    assert_snapshot!(merge(&choices), @r#"
+    merged     /code/c
+    changed    /code/lib/a
+    changed    /code/lib/b
+    left out   /code/d
+    ! Merged the fork draft: 3 changes; `stead undo` undoes it.
+    "#);
+    assert_eq!(contents(&dir, "/code"), ["fork", "fork", "given", "target"]);
+
+    let dir = with_conflicts();
+    dir.run(["merge", "draft", "--take", "fork:lib/*", "--take", "ours:c", "--take", "theirs:d"]);
+    assert_eq!(contents(&dir, "/code"), ["fork", "fork", "target", "fork"]);
+    assert_eq!(contents(&dir, "/forks/draft"), ["fork", "fork", "target", "fork"]);
+
+    for (side, expected) in [("ours", "target"), ("target", "target"), ("theirs", "fork")] {
+        let dir = with_conflicts();
+        merge_with_success(&dir, &["--take", side]);
+        assert_eq!(contents(&dir, "/code"), [expected; 4], "{side}");
+        assert_eq!(contents(&dir, "/forks/draft"), [expected; 4], "{side}");
+    }
+}
+
+#[track_caller]
+fn merge_with_success(dir: &TestDir, options: &[&str]) -> String {
+    let output = dir.run(["merge", "draft"].iter().chain(options).copied());
+    assert!(!output.contains("exit "), "{output}");
+    output
+}
+
+#[test]
+fn g24_each_conflict_has_its_path_kind_sides_lines_and_on_request_the_text_with_markers() {
+    let dir = with_conflicts();
+    let side = |name: &str, content: &str| {
+        let hash = blake3::hash(content.as_bytes()).to_hex().to_string();
+        json!({ "path": name, "kind": "file", "mode": "0644", "size": content.len(), "hash": hash })
+    };
+    for markers in [false, true] {
+        let options: &[&str] = if markers { &["--markers"] } else { &[] };
+        let output = dir.stead(["--json", "merge", "draft"].iter().chain(options).copied());
+        assert_eq!(output.status.code(), Some(1));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&result["done"], &result["operation"]), (&json!(false), &Value::Null));
+        let conflicts = result["conflicts"].as_array().unwrap();
+        let paths: Vec<_> = conflicts.iter().map(|conflict| conflict["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["/code/c", "/code/d", "/code/lib/a", "/code/lib/b"]);
+        for (conflict, name) in conflicts.iter().zip(["c", "d", "lib/a", "lib/b"]) {
+            assert_eq!(conflict["kind"], "content");
+            for (key, content) in [("base", "base\n"), ("target", "target\n"), ("fork", "fork\n")] {
+                assert_eq!(conflict[key], side(name, content), "{key} of {name}");
+            }
+            assert_eq!(conflict["hunks"], json!([{ "base": [1, 2], "target": [1, 2], "fork": [1, 2] }]));
+            assert_eq!(conflict["marked"].is_null(), !markers);
+        }
+    }
+    let marked = "<<<<<<< target\ntarget\n||||||| base\nbase\n=======\nfork\n>>>>>>> fork\n";
+    assert_eq!(dir.run(["merge", "draft", "--markers"]).matches(marked).count(), 4);
+    assert_eq!(contents(&dir, "/code"), ["target"; 4]);
+    assert_eq!(contents(&dir, "/forks/draft"), ["fork"; 4]);
+}
+
+#[test]
+fn g28_a_merged_fork_is_discarded_where_nothing_of_it_was_left_out() {
+    let dir = with_conflicts();
+    let merge = |args: &[&str]| dir.run(["merge", "draft", "--discard"].iter().chain(args).copied());
+    let is_listed = || dir.run(["forks"]).starts_with("/forks/draft ");
+    // With a conflict, and in a dry run, nothing is merged and nothing discarded.
+    assert!(merge(&[]).contains("Nothing was changed: 4 conflicts"));
+    assert!(is_listed());
+    merge(&["--take", "fork", "--dry-run"]);
+    assert!(is_listed());
+    assert_snapshot!(merge(&["--take", "fork", "--leave", "d"]), @r#"
+    changed    /code/c
+    changed    /code/lib/a
+    changed    /code/lib/b
+    left out   /code/d
+    ! Merged the fork draft: 3 changes; `stead undo` undoes it.
+    "#);
+    assert!(is_listed());
+    assert_eq!(contents(&dir, "/forks/draft"), ["fork"; 4]);
+    assert_snapshot!(merge(&["--take", "fork"]), @r#"
+    changed    /code/d
+    ! Merged the fork draft: 1 change; `stead undo` undoes it. The fork is discarded.
+    "#);
+    assert_eq!(dir.run(["forks"]), "");
+    assert_eq!(contents(&dir, "/code"), ["fork"; 4]);
+    assert!(dir.run(["verify"]).contains("nothing is wrong"));
+}
+
+#[test]
+fn globs_of_a_merge_belong_to_one_side() {
+    let dir = with_conflicts();
+    assert_snapshot!(dir.run(["merge", "draft", "--take", "fork", "--take", "target", "lib/**"]), @r#"
+    ! stead: it isn't clear which --take the globs belong to; use --take SIDE:GLOB for each
+    exit 2
+    "#);
+    assert!(dir.run(["merge", "draft", "lib/**"]).contains("--take"), "a glob without a side is an error");
+    assert!(dir.run(["merge", "draft", "--content", "/code/c"]).contains("2 values required"));
+    assert_eq!(dir.run(["cat", "/code/c"]), "target");
 }

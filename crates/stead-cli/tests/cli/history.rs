@@ -127,10 +127,43 @@ fn an_undo_with_a_conflict_is_a_negative_answer() {
     assert_eq!(reply["conflicts"][0]["path"], "/site/index.html");
     let unknown = ["--agent", "bob", "undo", "--operation", "01a1ddfe-db70-73d0-973f-51da99d87c0a"];
     assert_snapshot!(dir.run(unknown), @r"
-    ! stead: there is no operation 01a1ddfe-db70-73d0-973f-51da99d87c0a of yours in the history
+    ! stead: there is no operation 01a1ddfe-db70-73d0-973f-51da99d87c0a in the history
     exit 1
     ");
     assert!(dir.run(["undo", "--agent", "ann", "--operation", "x"]).ends_with("exit 2"));
+}
+
+#[test]
+fn s25_a_person_undoes_the_operation_of_anyone_in_the_workspaces_of_the_named_agent() {
+    let dir = two_agents();
+    dir.run(["--agent", "bob", "write", "/site/by-bob.html", "b"]);
+    dir.run(["--agent", "ann", "write", "/site/by-ann.html", "a"]);
+    let newest = |agent: &str| {
+        let log = dir.stead(["--agent", "ann", "log", "--json", "--by", agent]);
+        let log = String::from_utf8(log.stdout).unwrap();
+        let log: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+        log["operation"]["id"].as_str().unwrap().to_owned()
+    };
+    let by_bob = newest("bob");
+    // Without its id, only the agent's own operations are undone.
+    assert_snapshot!(without_times_and_ids(&dir.run(["--agent", "ann", "undo", "--last", "9"])), @r"
+    removed /site/by-ann.html
+    ! Undid write of
+    ");
+    assert_snapshot!(without_times_and_ids(&dir.run(["--agent", "ann", "undo", "--operation", &by_bob[..30]])), @r"
+    removed /site/by-bob.html
+    ! Undid write of
+    ");
+    assert_snapshot!(dir.run(["--agent", "bob", "ls", "/site"]), @"index.html");
+    // The undo is the named agent's, and bob can see who did it.
+    assert_snapshot!(without_times_and_ids(&dir.run(["--agent", "bob", "undo", "--operation", &newest("ann")])), @r"
+    restored /site/by-bob.html
+    ! Undid undo of
+    ");
+    assert_snapshot!(dir.run(["--agent", "bob", "ls", "/site"]), @r"
+    by-bob.html
+    index.html
+    ");
 }
 
 #[test]
@@ -268,9 +301,12 @@ fn the_beginning_of_an_id_finds_only_operations_that_the_agent_can_see() {
             "{command}: {output}"
         );
     }
-    // Only its own operations can be undone, so the others don't make the id ambiguous.
+    // A person may undo the operations of all agents in bob's Workspaces, so two of them make the beginning ambiguous.
     let output = dir.run(["--agent", "bob", "undo", "--operation", &own[..4]]);
-    assert_snapshot!(without_times_and_ids(&output), @r"
+    assert!(output.starts_with("! stead: 2 operations have an id") && !output.contains(&hidden), "{output}");
+    let output = dir.run(["--agent", "bob", "undo", "--operation", &hidden]);
+    assert!(output.contains("there is no operation") && output.ends_with("exit 1"), "{output}");
+    assert_snapshot!(without_times_and_ids(&dir.run(["--agent", "bob", "undo", "--operation", &own])), @r"
     removed /site/b
     ! Undid write of
     ");

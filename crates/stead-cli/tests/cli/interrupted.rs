@@ -56,6 +56,48 @@ fn read_until_stopping(errors: &mut impl Read) -> String {
     messages
 }
 
+/// Waits until a command has begun to listen for Ctrl-C.
+fn wait_until_sigint_is_handled(child: &Running) {
+    let status_path = format!("/proc/{}/status", child.id());
+    let handles_sigint = || {
+        let status = std::fs::read_to_string(&status_path).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0
+    };
+    while !handles_sigint() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn g29_an_interrupted_merge_or_update_changes_nothing() {
+    let dir = dir_with_many_files();
+    assert!(dir.stead(["import", "from", "/notes/in"]).status.success());
+    assert!(dir.stead(["fork", "/notes", "draft"]).status.success());
+    for n in 0..FILES {
+        dir.file(&format!("from/{n:04}"), &format!("fork {}", content(n)));
+    }
+    assert!(dir.stead(["import", "from", "/forks/draft/in"]).status.success());
+    dir.file("other/target", "target");
+    assert!(dir.stead(["import", "other", "/notes/in"]).status.success());
+    for (command, side) in [("merge", "/notes/in"), ("update", "/forks/draft/in")] {
+        let before = dir.run(["ls", side]);
+        let mut interrupted = dir.command([command, "draft"]);
+        let mut child = Running::spawn(interrupted.stderr(Stdio::piped()));
+        wait_until_sigint_is_handled(&child);
+        interrupt(&child);
+        let mut messages = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(75), "{command}: {messages}");
+        assert!(messages.contains("interrupted; nothing was changed"), "{command}: {messages}");
+        assert_eq!(outcomes(&dir, command), ["failed"]);
+        assert_eq!(dir.run(["ls", side]), before, "{command}");
+        assert_eq!(dir.run(["audit", "--fact", "stopped=cancelled", "--call", command]).lines().count(), 1);
+    }
+    assert!(dir.stead(["merge", "draft"]).status.success());
+    assert!(dir.run(["cat", "/notes/in/0001"]).starts_with("fork 1 "));
+}
+
 #[test]
 fn an_interrupted_import_ends_between_two_changes_and_continues_when_repeated() {
     let dir = dir_with_many_files();
@@ -135,15 +177,7 @@ fn a_second_signal_ends_a_command_at_once_even_if_stderr_is_closed() {
     drop(child.stderr.take());
     // It waits for more of the archive, which never comes.
     let input = child.stdin.take().unwrap();
-    let status_path = format!("/proc/{}/status", child.id());
-    let handles_sigint = || {
-        let status = std::fs::read_to_string(&status_path).unwrap();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0
-    };
-    while !handles_sigint() {
-        std::thread::yield_now();
-    }
+    wait_until_sigint_is_handled(&child);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let status = loop {
         assert!(std::time::Instant::now() < deadline, "the process does not end");

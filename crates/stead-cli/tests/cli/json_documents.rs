@@ -111,6 +111,16 @@ store = "m"
 managed = true
 "#;
 
+const REVIEWED: &str = r#"
+[stores.r]
+kind = "virtual"
+[[agents.ann.workspaces]]
+prefix = "/r"
+scope = "rw"
+store = "r"
+fork = "agent"
+"#;
+
 const ACME: &str = r#"
 [stores.shared]
 kind = "memory"
@@ -225,6 +235,14 @@ fn real_output_is_what_the_schema_describes() {
     let moved = check("files move", &[&files[..], &["move", &path, "data"]].concat());
     let moved: Value = serde_json::from_str(&moved).unwrap();
     check("files delete", &[&files[..], &["delete", moved["path"].as_str().unwrap()]].concat());
+    dir.file("reviewed.toml", REVIEWED);
+    let reviewed = ["--config", "reviewed.toml"];
+    check("write", &[&reviewed[..], &["write", "/r/a", "1"]].concat());
+    check("write", &[&reviewed[..], &["write", "/r/b", "2"]].concat());
+    let reviews = ["--config", "reviewed.toml", "review"];
+    check("review", &reviews);
+    check("review", &[&reviews[..], &["ann/r", "--list"]].concat());
+    check("review", &[&reviews[..], &["ann/r", "--take", "a"]].concat());
     check("audit", &["audit", "-n", "5"]);
     check("audit", &["audit", "--limit", "1000"]);
     check("audit verify", &["audit", "verify"]);

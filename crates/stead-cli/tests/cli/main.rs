@@ -24,6 +24,7 @@ mod json_documents;
 mod one_line;
 mod organizations;
 mod output;
+mod review;
 mod searching;
 mod serving;
 mod threads;

@@ -184,6 +184,12 @@ prefix = "/reports"
 scope = "rw"
 store = "shared"
 path = "/organizations/acme/workspaces/agent-marcus/private/reports"
+[agents.worker]
+scope = "thread"
+[[agents.worker.workspaces]]
+prefix = "/all"
+scope = "rw"
+store = "shared"
 "#;
     dir.file("stead.toml", &format!("{config}{agents}"));
     insta::assert_snapshot!(dir.run(["org", "who", "/workspaces/agent-marcus/private"]), @r"

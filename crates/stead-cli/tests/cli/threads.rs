@@ -126,7 +126,7 @@ fn s14_every_command_of_an_agent_with_threads_asks_for_the_thread() {
     dir.file("src/x", "1");
     dir.file("mnt/.keep", "");
     // These serve, or don't act for the agent in a thread.
-    let others = ["mcp", "serve", "threads", "token"];
+    let others = ["mcp", "review", "serve", "threads", "token"];
     for (command, args, needs) in commands() {
         if needs != Needs::Agent || others.contains(&command) {
             continue;
@@ -296,6 +296,27 @@ fn s12_an_archive_has_the_files_of_a_thread_and_can_be_imported() {
     let steps = steps(&dir);
     assert!(steps.contains(&"thread.archive old".to_owned()), "{steps:?}");
     assert!(steps.contains(&"thread.destroy old".to_owned()), "{steps:?}");
+}
+
+#[test]
+fn s12_a_thread_that_an_archive_does_not_have_whole_is_not_destroyed() {
+    let dir = TestDir::empty();
+    dir.file("stead.toml", SEVERAL_WORKSPACES);
+    std::fs::create_dir(dir.path("host")).unwrap();
+    ok(&dir, &["write", "/data/in/file", "x", "--thread", "one"]);
+    // A program of the host has made something in the thread's directory that no archive can have.
+    let found = Command::new("find").arg(dir.path("host")).args(["-name", "file"]).output().unwrap();
+    let file = std::path::PathBuf::from(String::from_utf8(found.stdout).unwrap().trim());
+    let fifo = file.with_file_name("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let output = dir.run(["threads", "archive", "one", "one.tar", "--and-destroy"]);
+    assert!(output.contains("Kept the thread `one`") && output.ends_with("exit 1"), "{output}");
+    assert_eq!(thread_names(&dir), ["one"]);
+    assert_eq!(ok(&dir, &["cat", "/data/in/file", "--thread", "one"]), "x");
+    std::fs::remove_file(fifo).unwrap();
+    let output = dir.run(["threads", "archive", "one", "one.tar", "--force", "--and-destroy"]);
+    assert!(output.contains("Destroyed the thread `one`"), "{output}");
+    assert_eq!(thread_names(&dir), Vec::<String>::new());
 }
 
 #[test]

@@ -14,6 +14,31 @@ fn call_all(dir: &TestDir, calls: &[Value]) -> Vec<Value> {
 }
 
 #[test]
+fn each_line_of_call_has_the_forks_of_that_time() {
+    for kind in ["virtual", "physical"] {
+        let path = if kind == "physical" { "path = \"host\"\n" } else { "" };
+        let workspace = "[[agents.a.workspaces]]\nprefix = \"/w\"\nstore = \"s\"\nscope = \"rw\"\n";
+        let config = format!("[stores.s]\nkind = \"{kind}\"\n{path}[agents.a]\nforks = true\n{workspace}");
+        let dir = TestDir::empty();
+        dir.file("host/kept", "");
+        dir.file("stead.toml", &config);
+        let call = |tool: &str, arguments: Value| json!({ "tool": tool, "arguments": arguments });
+        let replies = call_all(
+            &dir,
+            &[
+                call("write_file", json!({ "path": "/w/n", "content": "1" })),
+                call("fork_workspace", json!({ "path": "/w", "name": "k1" })),
+                call("read_file", json!({ "path": "/forks/k1/n" })),
+                call("discard_fork", json!({ "fork": "k1" })),
+                call("read_file", json!({ "path": "/forks/k1/n" })),
+            ],
+        );
+        let failed: Vec<_> = replies.iter().map(|reply| reply["isError"] == true).collect();
+        assert_eq!(failed, [false, false, false, false, true], "{kind}: {replies:?}");
+    }
+}
+
+#[test]
 fn the_map_lists_the_workspaces() {
     let dir = TestDir::new();
     assert_snapshot!(dir.run(["map"]), @r##"

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod forked_work;
 mod large_edits;
 mod server;
 mod slow_calls;

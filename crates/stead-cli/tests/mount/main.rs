@@ -4,6 +4,7 @@
 
 mod coherence;
 mod common;
+mod forks;
 mod history;
 mod modes;
 mod mounting;

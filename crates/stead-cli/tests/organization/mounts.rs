@@ -71,6 +71,35 @@ fn a_member_cannot_change_the_permission_bits_of_its_teams_folders() {
 }
 
 #[test]
+fn f167_the_limit_on_depth_is_one_of_folder_tools_and_not_of_a_mount_or_of_path_tools() {
+    let office = Office::example();
+    let (server, root) = (office.serve(), office.path("mnt"));
+    fs::create_dir(&root).unwrap();
+    let _mounted = mount(&office, "agent-marcus");
+    let private = root.join("workspaces/agent-marcus/private");
+    let deep = "a/b/c/d/e/f/g/h";
+    fs::create_dir_all(private.join(deep)).unwrap();
+    fs::write(private.join(deep).join("mounted.md"), "mounted").unwrap();
+    fs::rename(private.join("a/b"), private.join("a/moved")).unwrap();
+    fs::rename(private.join("a/moved"), private.join("a/b")).unwrap();
+    let on_host =
+        |name: &str| fs::read_to_string(office.host_path("agent-marcus/private", deep).join(name)).unwrap();
+    assert_eq!(on_host("mounted.md"), "mounted");
+    let mut marcus = server.connect("acme/agent-marcus");
+    let by_path = format!("/workspaces/agent-marcus/private/{deep}/path.md");
+    marcus.call("write_file", json!({ "path": by_path, "content": "by path" })).unwrap();
+    assert_eq!(on_host("path.md"), "by path");
+    // A folder tool creates nothing there. What exists it reads and writes.
+    let id = marcus.id("my_private", "agent-marcus/private");
+    let refused = marcus.write(&id, &format!("{deep}/new.md"), "x").unwrap_err();
+    assert!(refused.contains("more than the 3"), "{refused}");
+    assert!(!private.join(deep).join("new.md").exists());
+    assert_eq!(marcus.read(&id, &format!("{deep}/mounted.md")).unwrap(), "mounted");
+    marcus.write(&id, &format!("{deep}/mounted.md"), "over").unwrap();
+    assert_eq!(on_host("mounted.md"), "over");
+}
+
+#[test]
 fn f69_a_mount_follows_records_in_the_configuration_file() {
     let office = Office::empty();
     let config = |team: &str| {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -316,6 +318,34 @@ fn f69_f141_what_a_removed_member_had_is_refused_at_its_next_call_and_found_no_m
 }
 
 #[test]
+fn f69_a_process_that_makes_one_call_per_line_has_the_rights_of_that_time() {
+    let office = Office::example();
+    let mut command = office.command(["--agent", "agent-marcus", "call", "--lines"]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    let mut answers = BufReader::new(process.stdout.take().unwrap());
+    let mut team_folders = || {
+        let call = json!({ "tool": "list_folders", "arguments": { "scope": "team_private" } });
+        writeln!(input, "{call}").unwrap();
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        line
+    };
+    assert!(team_folders().contains("HR Team - Private"));
+    office.change_records(
+        "agents.json",
+        r#""Marcus", "teamId": "team-hr""#,
+        r#""Marcus", "teamId": "team-contractors""#,
+    );
+    std::thread::sleep(Duration::from_millis(50));
+    let folders = team_folders();
+    assert!(folders.contains("External Contractors Team - Private"), "{folders}");
+    assert!(!folders.contains("HR Team - Private"), "{folders}");
+    drop(input);
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
 fn f24_f25_f92_an_agent_without_a_team_has_its_own_folders_and_reads_those_of_teams() {
     let office = Office::example();
     let server = office.serve();
@@ -460,6 +490,45 @@ fn f71_a_folder_that_is_deleted_on_the_host_is_empty_and_writing_makes_it_again(
     marcus.write(&shared, "sub/new.md", "x").unwrap();
     assert_eq!(fs::read(office.host_path("agent-marcus/shared", "sub/new.md")).unwrap(), b"x");
     assert_eq!(marcus.folders("my_shared")[0]["fileCount"], 1);
+}
+
+#[test]
+fn f155_processes_that_write_audit_records_at_once_lose_none() {
+    const CALLS: usize = 25;
+    let agents = ["agent-marcus", "agent-catalyst", "agent-dana", "agent-nomad"];
+    let office = Office::example();
+    office.stead(["ls", "/", "--agent", agents[0]]);
+    let start = |agent: &str| {
+        let mut command = office.command(["call", "--lines", "--agent", agent]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        for number in 0..CALLS {
+            let path = format!("/workspaces/{agent}/private/{number}.md");
+            let write = json!({ "tool": "write_file", "arguments": { "path": path, "content": "x" } });
+            let read = json!({ "tool": "read_file", "arguments": { "path": path } });
+            let denied = json!({ "path": "/workspaces/agent-iris/private/x", "content": "x" });
+            let denied = json!({ "tool": "write_file", "arguments": denied });
+            writeln!(input, "{write}\n{read}\n{denied}").unwrap();
+        }
+        child
+    };
+    for child in agents.map(start) {
+        let output = child.wait_with_output().unwrap();
+        let answers = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(answers.lines().count(), 3 * CALLS, "{answers}");
+    }
+    let count = |agent: &str, tool: &str, outcome: &str| {
+        let query =
+            ["audit", "--json", "--call", tool, "--agent", agent, "--outcome", outcome, "--limit", "1000"];
+        office.stead(query).lines().count()
+    };
+    for agent in agents {
+        for (tool, outcome) in [("write_file", "ok"), ("read_file", "ok"), ("write_file", "denied")] {
+            assert_eq!(count(&format!("acme/{agent}"), tool, outcome), CALLS, "{agent}: {tool} {outcome}");
+        }
+    }
+    let verified = office.stead(["audit", "verify"]);
+    assert!(verified.contains("nothing is wrong"), "{verified}");
 }
 
 #[test]

@@ -239,6 +239,7 @@ fn check_disk(workspace: &str, synced_steps: u64, image: &Image) -> Result<(), S
 
 fn check_power_cuts(workspace: &str) {
     if !Tmpfs::is_possible() || !Path::new("/dev/fuse").exists() {
+        eprintln!("SKIPPED: this host lets this user mount no tmpfs, or has no /dev/fuse");
         return;
     }
     let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 1_000 } else { 100 };

@@ -94,9 +94,10 @@ impl Host {
         Connection::open(server.address, &self.token(agent, thread), Era::NoSessions)
     }
 
-    /// Mounts a thread's stead, or returns `None` where there is no FUSE.
+    /// Mounts a thread's stead, or prints SKIPPED and returns `None` where there is no FUSE.
     pub(crate) fn mount(&self, at: &str, agent: &str, thread: &str, options: &[&str]) -> Option<Mounted> {
         if !Path::new("/dev/fuse").exists() {
+            eprintln!("SKIPPED: this host has no /dev/fuse");
             return None;
         }
         let point = self.path(at);

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use stead::{Error, ThreadKey};
 
-use crate::host::{Host, read, store, wait_until, write};
+use crate::connection::{Connection, Era};
+use crate::host::{Host, KINDS, read, store, wait_until, write};
 
 /// How long leases hold here.
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -86,6 +87,26 @@ impl Host {
     /// Another connection of the same thread, which needs no answer to be open.
     fn stores_client(&self, server: &crate::host::Server) -> crate::connection::Connection {
         self.connect(server, "a", Some("one"))
+    }
+}
+
+/// A request without a session is a first use of the thread, if the server itself has ended the thread meanwhile.
+#[test]
+fn s12_a_request_without_a_session_begins_an_ended_thread_anew() {
+    for kind in KINDS {
+        let host = host(kind, "1s");
+        let server = host.serve();
+        let mut client = host.connect(&server, "a", Some("one"));
+        let mut in_session = Connection::open(server.address, &host.token("a", Some("two")), Era::Sessions);
+        for client in [&mut client, &mut in_session] {
+            write(client, "/w/x", "1").unwrap();
+        }
+        wait_until("the threads end", || host.threads().is_empty());
+        assert!(read(&mut client, "/w/x").unwrap_err().contains("[not_found]"), "{kind}");
+        write(&mut client, "/w/x", "2").unwrap();
+        // A client with a session is told.
+        let refused = write(&mut in_session, "/w/y", "2").unwrap_err();
+        assert!(refused.contains("the thread has ended"), "{kind}: {refused}");
     }
 }
 

@@ -14,6 +14,7 @@
 
 pub mod blame;
 pub mod diff;
+pub mod hunks;
 pub mod line_diff;
 pub mod merge;
 mod steps;
@@ -23,7 +24,7 @@ mod undo;
 
 pub use steps::RevertAction;
 pub use undo::{
-    DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan_revert,
+    DesiredState, DraftedText, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan_revert,
 };
 
 pub(crate) use steps::{RevertChange, RevertSteps, StoreView, order_steps};

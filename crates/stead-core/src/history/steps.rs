@@ -96,7 +96,7 @@ pub(crate) fn order_steps(
     let mut kept_directories = Vec::new();
     for &node in &planner.kept_directories {
         if let (Some(operations), Some(current)) = (operations_by_node.remove(&node), planner.current(node)) {
-            let (path, why) = (current.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
+            let (path, why) = (Some(current.path.as_bytes().to_vec()), DIRECTORY_NOT_EMPTY.to_owned());
             kept_directories.push((NodeConflict { node, path, why }, operations));
         }
     }
@@ -186,19 +186,19 @@ impl StepPlanner<'_> {
 
     fn add_conflict(&mut self, node: NodeId, why: &str) {
         let path = match (self.current(node), self.targets.get(&node)) {
-            (Some(current), _) => current.path.as_bytes().to_vec(),
-            (None, Some(PlannedNode { desired: Some(desired), .. })) => match self.path(desired.parent) {
-                Some(parent) => parent.child(&desired.name).as_bytes().to_vec(),
-                None => desired.name.clone(),
-            },
-            (None, _) => Vec::new(),
+            (Some(current), _) => Some(current.path.clone()),
+            (None, Some(PlannedNode { desired: Some(desired), .. })) => {
+                self.path(desired.parent).map(|parent| parent.child(&desired.name))
+            }
+            (None, _) => None,
         };
         self.add_conflict_at(node, path, why);
     }
 
     /// The same, where another path than the node's own is in the way.
-    fn add_conflict_at(&mut self, node: NodeId, path: Vec<u8>, why: &str) {
+    fn add_conflict_at(&mut self, node: NodeId, path: Option<StorePath>, why: &str) {
         self.targets.remove(&node);
+        let path = path.map(|path| path.as_bytes().to_vec());
         self.conflicts.push(NodeConflict { node, path, why: why.to_owned() });
     }
 
@@ -304,7 +304,7 @@ impl StepPlanner<'_> {
                 Ok(false)
             }
             None => {
-                self.add_conflict_at(node, path.as_bytes().to_vec(), "another entry has its name now");
+                self.add_conflict_at(node, Some(path.clone()), "another entry has its name now");
                 Ok(false)
             }
         }
@@ -506,7 +506,7 @@ impl StepPlanner<'_> {
         let mode_before = current.and_then(|current| current.state.as_ref()).map(|state| state.mode);
         let action = match (&desired.content, current) {
             (_, None) => RevertAction::Restored,
-            (PlannedContent::Merged(_), _) => RevertAction::Merged,
+            (PlannedContent::Merged(_) | PlannedContent::Drafted(_), _) => RevertAction::Merged,
             (_, Some(_)) => RevertAction::Reverted,
         };
         match (desired.kind, &desired.content) {
@@ -555,6 +555,10 @@ impl StepPlanner<'_> {
                 let content = match content {
                     PlannedContent::Stored(stored) => Content::Stored(stored.clone()),
                     PlannedContent::Merged(bytes) => Content::Bytes(bytes.to_vec()),
+                    // The steps of a dry run are never applied.
+                    PlannedContent::Drafted(text) => text
+                        .content()
+                        .map_or(Content::Bytes(Vec::new()), |text| Content::Stored(text.clone())),
                     PlannedContent::None => Content::Bytes(Vec::new()),
                 };
                 let options = PutOptions {

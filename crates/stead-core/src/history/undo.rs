@@ -5,7 +5,7 @@
 //! stay. A node whose later changes conflict with the revert stays as it is and is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
 use crate::history::merge::{merge, pick};
@@ -28,8 +28,27 @@ pub enum PlannedContent {
     Stored(ContentRef),
     /// The result of a merge.
     Merged(Arc<Vec<u8>>),
+    /// The result of a merge, as a draft in the Store.
+    Drafted(DraftedText),
     /// None: the node is a directory.
     None,
+}
+
+/// A merged text that is a draft in a Store, or is about to be: texts are stored some at a time while a merge is planned.
+#[derive(Debug, Clone, Default)]
+pub struct DraftedText(Arc<OnceLock<ContentRef>>);
+
+impl DraftedText {
+    /// Sets where the text lies.
+    pub fn set(&self, content: ContentRef) {
+        // It is set once.
+        let _ = self.0.set(content);
+    }
+
+    /// Where the text lies; `None` if it isn't stored, because nobody needs it.
+    pub fn content(&self) -> Option<&ContentRef> {
+        self.0.get()
+    }
 }
 
 /// The state that a node is to get.
@@ -66,8 +85,9 @@ pub struct PlannedNode {
 pub struct NodeConflict {
     /// The node's id.
     pub node: NodeId,
-    /// The node's path in the Store, as far as it is known, or the path that something else has taken.
-    pub path: Vec<u8>,
+    /// The node's path in the Store, or the path that something else has taken. `None` if the node has none, because its directory
+    /// is gone, too.
+    pub path: Option<Vec<u8>>,
     /// The reason, as a sentence.
     pub why: String,
 }
@@ -115,7 +135,7 @@ pub fn plan_revert(
             Err(why) => {
                 let path = revisions.current.get(&node).map(|current| current.path.as_bytes().to_vec());
                 let path = path.unwrap_or_else(|| last_known_path(revisions, &changes));
-                plan.conflicts.push(NodeConflict { node, path, why });
+                plan.conflicts.push(NodeConflict { node, path: Some(path), why });
             }
             Ok(desired) => {
                 let target = difference_to_current(current_state, desired, mode, read)?;
@@ -134,16 +154,11 @@ fn last_known_path(revisions: &RevisionSet, changes: &[(OperationId, &NodeChange
     else {
         return Vec::new();
     };
-    let mut path = revisions
-        .current
-        .get(&state.parent)
-        .map(|current| current.path.as_bytes().to_vec())
-        .unwrap_or_default();
-    if !path.is_empty() {
-        path.push(b'/');
+    match revisions.current.get(&state.parent) {
+        Some(parent) => parent.path.child(&state.name).as_bytes().to_vec(),
+        // Its directory is gone, too.
+        None => state.path.as_bytes().to_vec(),
     }
-    path.extend_from_slice(&state.name);
-    path
 }
 
 /// What has to change to get from the node's current state to the desired one; `None` if nothing has to.
@@ -163,7 +178,8 @@ fn difference_to_current(
         (PlannedContent::Merged(bytes), Some(current_content)) => {
             current_content.size() != bytes.len() as u64 || read(current_content)? != **bytes
         }
-        (PlannedContent::Stored(_) | PlannedContent::Merged(_), None) => true,
+        (PlannedContent::Drafted(_), Some(_))
+        | (PlannedContent::Stored(_) | PlannedContent::Merged(_) | PlannedContent::Drafted(_), None) => true,
     };
     // An exact revert also resets the time of a file that was only touched since. A directory's time follows the
     // changes to its entries.
@@ -256,7 +272,9 @@ fn differs(
             is_same_content(content, Some(stored), read)? != Some(true)
         }
         (PlannedContent::None, PlannedContent::Merged(_))
-        | (PlannedContent::Merged(_), PlannedContent::None) => true,
+        | (PlannedContent::Merged(_), PlannedContent::None)
+        | (PlannedContent::Drafted(_), _)
+        | (_, PlannedContent::Drafted(_)) => true,
     })
 }
 
@@ -353,7 +371,8 @@ fn invert_modification(
             let ours = match &inverted.content {
                 PlannedContent::Stored(stored) => read(stored)?,
                 PlannedContent::Merged(bytes) => bytes.to_vec(),
-                PlannedContent::None => Vec::new(),
+                // A revert stores no text while it is planned.
+                PlannedContent::Drafted(_) | PlannedContent::None => Vec::new(),
             };
             let Some(merged) = merge(&base, &ours, &read(earlier_content)?) else {
                 return conflict("the same lines have been changed since");
@@ -373,7 +392,7 @@ fn is_same_content(
 ) -> StoreResult<Option<bool>> {
     Ok(match (content, other) {
         (_, None) => None,
-        (PlannedContent::None, Some(_)) => Some(false),
+        (PlannedContent::None | PlannedContent::Drafted(_), Some(_)) => Some(false),
         (PlannedContent::Stored(stored), Some(other)) => Some(stored == other),
         (PlannedContent::Merged(bytes), Some(other)) => {
             Some(other.size() == bytes.len() as u64 && read(other)? == **bytes)

@@ -24,22 +24,21 @@ impl DateRange {
     /// The range of a day in UTC (`2026-02-27`), a month (`2026-02`) or a year (`2026`).
     pub fn parse(text: &str) -> Result<DateRange, InvalidDate> {
         let invalid = || InvalidDate(text.chars().take(40).collect());
-        let start = |text: &str| text.parse::<Timestamp>().ok();
-        let numbers: Option<Vec<i64>> = text.split('-').map(|part| part.parse().ok()).collect();
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let number = |part: &str| part.parse().ok().filter(|_| is_digits(part));
+        let numbers: Option<Vec<i64>> = text.split('-').map(number).collect();
         let numbers = numbers.ok_or_else(invalid)?;
-        let next = match (numbers.as_slice(), text.len()) {
-            ([year], 4) => format!("{:04}-01-01", year + 1),
-            ([year, 12], 7) => format!("{:04}-01-01", year + 1),
-            ([year, month], 7) => format!("{year:04}-{:02}-01", month + 1),
-            ([_, _, _], 10) => {
-                let from = start(text).ok_or_else(invalid)?;
+        let (first, next) = match (numbers.as_slice(), text.len()) {
+            (&[year], 4) => (start_of(year, 1, 1), start_of(year + 1, 1, 1)),
+            (&[year, 12], 7) => (start_of(year, 12, 1), start_of(year + 1, 1, 1)),
+            (&[year, month], 7) => (start_of(year, month, 1), start_of(year, month + 1, 1)),
+            (&[year, month, day], 10) => {
+                let from = start_of(year, month, day).ok_or_else(invalid)?;
                 return Ok(DateRange { from, until: Timestamp(from.0.saturating_add(86_400_000_000_000)) });
             }
             _ => return Err(invalid()),
         };
-        // Times end in the year 2262, and the range of a later year is none.
-        let from = start(&format!("{text}{}", &"-01-01"[text.len() - 4..])).ok_or_else(invalid)?;
-        Ok(DateRange { from, until: start(&next).unwrap_or(Timestamp(i64::MAX)) })
+        Ok(DateRange { from: first.ok_or_else(invalid)?, until: next.ok_or_else(invalid)? })
     }
 
     /// The range from the first moment of `from` to the last moment of `to`, both of them days, months or years.
@@ -58,6 +57,15 @@ impl DateRange {
     pub fn contains(&self, time: Timestamp) -> bool {
         self.from <= time && time < self.until
     }
+}
+
+/// The first moment of a day; `None` if there is no such day. Times are between the years 1677 and 2262: a day before them begins
+/// with the first of them, and a day after them with the last one.
+fn start_of(year: i64, month: i64, day: i64) -> Option<Timestamp> {
+    let parse = |year| format!("{year:04}-{month:02}-{day:02}").parse::<Timestamp>().ok();
+    let limit = if year < 2000 { i64::MIN } else { i64::MAX };
+    // The calendar repeats after 400 years.
+    parse(year).or_else(|| parse(1678 + (year - 1678).rem_euclid(400)).map(|_| Timestamp(limit)))
 }
 
 /// What a search looks for: a text anywhere in the path, the original name or a tag; with `*` or `?`, a pattern for one of them
@@ -154,6 +162,17 @@ mod tests {
         {
             assert!(DateRange::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn w51_days_before_and_after_all_times_are_days() {
+        let range = DateRange::between(Some("0001-01-01"), Some("9999-12-31")).unwrap();
+        assert_eq!(range, DateRange::ALL);
+        for text in ["9999", "9999-12", "9999-02-28", "2263-01-01", "9996-02-29"] {
+            let later = DateRange::parse(text).unwrap();
+            assert_eq!((later.from, later.until), (Timestamp(i64::MAX), Timestamp(i64::MAX)), "{text}");
+        }
+        assert!(DateRange::parse("9999-02-29").is_err() && DateRange::parse("9999-13").is_err());
     }
 
     #[test]

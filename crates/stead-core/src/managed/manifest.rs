@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::managed::{Category, FileFilter, Tags};
+use crate::managed::{Category, FileFilter, FileOrigin, ForkedRows, Tags};
 use crate::store::{StorePath, StoreResult};
 
 /// What a manifest says about one file.
@@ -70,6 +70,12 @@ pub struct ManifestRow {
     pub modified_at: Timestamp,
 }
 
+impl From<ManagedFile> for ManifestRow {
+    fn from(file: ManagedFile) -> Self {
+        ManifestRow { id: file.id, path: file.path, size: file.size, modified_at: file.modified_at }
+    }
+}
+
 /// What sync does to a manifest. A row that has changed since it was read is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestRepair {
@@ -85,7 +91,7 @@ pub enum ManifestRepair {
         /// The row as it was read.
         row: ManifestRow,
     },
-    /// Sets the size of a file that another program has changed, which counts as a write.
+    /// Sets the size of a file that another program has written, whose time to live begins again.
     Resize {
         /// The row as it was read.
         row: ManifestRow,
@@ -101,7 +107,7 @@ pub struct RepairCounts {
     pub added: u64,
     /// How many rows were removed.
     pub removed: u64,
-    /// How many rows got another size.
+    /// How many rows were corrected because another program had written the file.
     pub resized: u64,
 }
 
@@ -121,8 +127,8 @@ impl RepairCounts {
     }
 }
 
-/// A change of a row alone, as a companion record of a change without steps. It fails with [`crate::StoreError::NotFound`] if
-/// there is no such row.
+/// A change of a row, as a companion record of a change. Except [`ManifestEdit::Adopt`], it belongs to a change without steps and
+/// fails with [`crate::StoreError::NotFound`] if there is no such row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestEdit {
     /// Replaces the tags of a file.
@@ -143,6 +149,20 @@ pub enum ManifestEdit {
         /// The path, relative to it.
         path: String,
     },
+    /// Gives a row what a merge brings from the row of the other side. The change's steps are made first. If the path has no row
+    /// then, nothing happens.
+    Adopt {
+        /// The managed directory.
+        root: StorePath,
+        /// The path, relative to it.
+        path: String,
+        /// Tags that the row gets.
+        added: Tags,
+        /// Tags that it loses.
+        removed: Tags,
+        /// Where the file came from. It counts if the change makes the row.
+        origin: Option<FileOrigin>,
+    },
 }
 
 /// How the last cleanup of a managed directory went.
@@ -155,6 +175,9 @@ pub struct CleanupRun {
     pub removed: u64,
     /// How many bytes those files had.
     pub bytes: u64,
+    /// The removed files, relative to the managed directory; the first few of them. The operation has all of them.
+    #[serde(default)]
+    pub paths: Vec<String>,
     /// How many rows it removed whose files were gone already.
     pub stale: u64,
     /// The paths that could not be removed, and why; the first few of them.
@@ -163,6 +186,24 @@ pub struct CleanupRun {
     pub operation: Option<String>,
     /// What sync repaired before.
     pub synced: RepairCounts,
+    /// How many of the removed files can't be brought back, because their content isn't kept.
+    #[serde(default)]
+    pub not_kept: u64,
+    /// If this run has removed no file: the last one that has.
+    #[serde(default)]
+    pub last_removal: Option<PastRemoval>,
+}
+
+/// A cleanup that has removed files, and its operation, by which they can be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PastRemoval {
+    /// When it began, in RFC 3339.
+    pub at: String,
+    /// How many files it removed.
+    pub removed: u64,
+    /// The operation that removed the files.
+    pub operation: String,
 }
 
 impl CleanupRun {
@@ -172,12 +213,34 @@ impl CleanupRun {
             at: at.to_string(),
             removed: 0,
             bytes: 0,
+            paths: Vec::new(),
             stale: 0,
             errors: Vec::new(),
             operation: None,
             synced: RepairCounts::default(),
+            not_kept: 0,
+            last_removal: None,
         }
     }
+
+    /// The last run that has removed files: this one, or the one that it names.
+    pub fn newest_removal(&self) -> Option<PastRemoval> {
+        let own = self.operation.clone().map(|operation| PastRemoval {
+            at: self.at.clone(),
+            removed: self.removed,
+            operation,
+        });
+        own.or_else(|| self.last_removal.clone())
+    }
+}
+
+/// A row that a scan visits. Most rows are only counted, so that the rest of a row is read when it is asked for.
+pub trait ScannedRow {
+    /// The path, relative to the managed directory.
+    fn path(&self) -> StoreResult<&str>;
+
+    /// Everything that the row says.
+    fn file(&self) -> StoreResult<ManagedFile>;
 }
 
 /// The manifests of the managed directories of a Store. The Store writes the rows itself, with the changes of the files.
@@ -189,7 +252,7 @@ pub trait Manifest: Debug + Send + Sync {
         &self,
         root: &StorePath,
         filter: &FileFilter,
-        visit: &mut dyn FnMut(ManagedFile) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&dyn ScannedRow) -> ControlFlow<()>,
     ) -> StoreResult<()>;
 
     /// The row of a path.
@@ -209,8 +272,17 @@ pub trait Manifest: Debug + Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<ManagedFile>>;
 
+    /// Whether there are rows of files below a path, as if it were a directory.
+    fn has_rows_below(&self, root: &StorePath, path: &str) -> StoreResult<bool>;
+
     /// All rows, sorted by the bytes of their paths.
     fn rows(&self, root: &StorePath) -> StoreResult<Vec<ManifestRow>>;
+
+    /// The managed directories inside this one, relative to it. Their files have rows there, not here.
+    fn nested(&self, root: &StorePath) -> StoreResult<Vec<String>>;
+
+    /// Whether this is the manifest as it was earlier, which can't be changed.
+    fn is_past(&self) -> bool;
 
     /// Starts to manage a directory. Returns whether sync has to run: the directory is new here, or a change was made whose
     /// rows nobody could know.
@@ -236,6 +308,10 @@ pub trait Manifest: Debug + Send + Sync {
 
     /// How the last cleanup went.
     fn last_cleanup(&self, root: &StorePath) -> StoreResult<Option<CleanupRun>>;
+
+    /// For the manifest of a fork: the rows that the fork or its target has changed since the fork took in the target's rows the
+    /// last time. `None` for any other manifest.
+    fn forked_rows(&self, root: &StorePath) -> StoreResult<Option<ForkedRows>>;
 
     /// Records how a cleanup went.
     fn record_cleanup(&self, root: &StorePath, run: &CleanupRun) -> StoreResult<()>;

@@ -18,6 +18,7 @@
 mod category;
 mod filter;
 mod manifest;
+mod merge;
 mod place;
 mod reconcile;
 mod tags;
@@ -26,8 +27,10 @@ mod ttl;
 pub use category::{Category, UnknownCategory};
 pub use filter::{DateRange, FileFilter, InvalidDate, SearchPattern};
 pub use manifest::{
-    CleanupRun, ManagedFile, Manifest, ManifestEdit, ManifestRepair, ManifestRow, RepairCounts,
+    CleanupRun, ManagedFile, Manifest, ManifestEdit, ManifestRepair, ManifestRow, PastRemoval, RepairCounts,
+    ScannedRow,
 };
+pub use merge::{FileOrigin, ForkedRow, ForkedRows, RowState};
 pub use place::{Place, RESERVED_DIRECTORIES, ROOT_FILES, category_of, is_routable, routed_path};
 pub use reconcile::{FoundFile, Reconciled, reconcile};
 pub use tags::{InvalidTag, PIN_TAG, TagMode, Tags};

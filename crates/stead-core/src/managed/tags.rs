@@ -88,13 +88,18 @@ impl Tags {
     pub fn changed(&self, mode: TagMode, other: &Tags) -> Result<Tags, InvalidTag> {
         let tags = match mode {
             TagMode::Set => other.clone(),
-            TagMode::Remove => Tags(self.0.iter().filter(|tag| !other.contains(tag)).cloned().collect()),
+            TagMode::Remove => self.without(other),
             TagMode::Add => {
                 let added = other.0.iter().filter(|tag| !self.contains(tag));
                 Tags(self.0.iter().chain(added).cloned().collect())
             }
         };
         if tags.0.len() > MAX_TAGS { Err(InvalidTag::TooMany) } else { Ok(tags) }
+    }
+
+    /// These tags except `other`.
+    pub fn without(&self, other: &Tags) -> Tags {
+        Tags(self.0.iter().filter(|tag| !other.contains(tag)).cloned().collect())
     }
 
     /// Whether this is one of them. Upper and lower case differ.

@@ -252,18 +252,43 @@ mod tests {
     }
 
     #[test]
-    fn f65_a_million_discoveries_leave_the_ids_bounded_and_the_newest_in_them() {
+    fn f65_a_million_discoveries_leave_ids_and_memory_bounded_and_the_oldest_go_first() {
         let (_, ids) = ids();
         let names: Vec<_> = (0..20).map(|index| format!("file-{index}")).collect();
-        let mut newest = Uuid::nil();
-        for _ in 0..1_000_000 {
-            newest = ids.issue(&holder("a"), folder("team"), &mut names.iter().map(String::as_str));
+        // What is held, and what is allocated for it.
+        let sizes = || {
+            let state = ids.state.lock();
+            let seen: usize = state.by_id.values().map(|issued| issued.seen.len()).sum();
+            assert_eq!((state.by_id.len(), state.names), (state.in_order.len(), seen));
+            assert!(state.by_id.len() <= MAX_IDS && state.names <= MAX_NAMES);
+            ([state.by_id.len(), seen], [state.by_id.capacity(), state.in_order.capacity()])
+        };
+        let issue = || ids.issue(&holder("a"), folder("team"), &mut names.iter().map(String::as_str));
+        let first = issue().to_string();
+        let resolve = |id: &str| ids.resolve(&holder("a"), id);
+        let is_found = |id: &str| resolve(id) == FolderLookup::Found(folder("team"));
+        // The names of files reach their bound before the ids do.
+        let bound = MAX_NAMES / names.len();
+        for _ in 1..bound {
+            issue();
         }
-        let state = ids.state.lock();
-        assert!(state.by_id.len() <= MAX_IDS && state.names <= MAX_NAMES);
-        assert_eq!(state.by_id.len(), state.in_order.len());
-        drop(state);
-        assert_eq!(ids.resolve(&holder("a"), &newest.to_string()), FolderLookup::Found(folder("team")));
+        assert!(is_found(&first));
+        issue();
+        assert_eq!(resolve(&first), FolderLookup::Unknown, "the oldest one is forgotten first");
+        let at_bound = sizes();
+        let mut issued = VecDeque::new();
+        for _ in bound + 1..1_000_000 {
+            issued.push_back(issue());
+            if issued.len() > bound + 1 {
+                issued.pop_front();
+            }
+        }
+        let (held, allocated) = sizes();
+        assert_eq!(held, at_bound.0);
+        assert!(allocated.iter().zip(at_bound.1).all(|(&now, then)| now <= 2 * then), "{allocated:?}");
+        // Those of the newest discoveries are in it, and no other.
+        assert_eq!(resolve(&issued.pop_front().unwrap().to_string()), FolderLookup::Unknown);
+        assert!(issued.iter().all(|id| is_found(&id.to_string())));
     }
 
     #[test]

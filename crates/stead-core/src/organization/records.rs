@@ -227,7 +227,7 @@ impl OrganizationRecords {
             if !is_valid_id(id) {
                 let message = format!(
                     "`{}` can't be used as an id, because an id is also the name of a directory; use 1 to 128 bytes \
-                     without `/`, `\\` or invisible characters, and not `.` or `..`",
+                     without `/`, `\\` or invisible characters, and not `.`, `..`, `.stead` or `stead.toml`",
                     id.escape_debug()
                 );
                 add(record, RecordField::Id, message);

@@ -44,8 +44,9 @@ pub struct Change {
     pub blind_at: Option<StorePath>,
     /// Whether the change must be synced before it is acknowledged.
     pub sync: SyncPolicy,
-    /// Lets a waiting caller stop the change. The Store asks before each step, and now and then during a long one. If
-    /// the change is to stop, nothing is applied.
+    /// Lets a waiting caller follow the change and stop it. The Store reports how many of its steps are done, and asks whether to
+    /// stop before each step, now and then during a long one, and before it commits. If the change is to stop, nothing is
+    /// applied.
     pub monitor: Option<Arc<dyn CallMonitor>>,
 }
 

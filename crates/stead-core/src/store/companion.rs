@@ -33,6 +33,10 @@ pub enum CompanionRecord {
     Row(CompanionRow),
     /// That the Store, a fork, takes in changes of the Store that it was made from.
     ForkSync(Box<NewForkSync>),
+    /// That the change puts files of the Store, a fork, back to their states at a revision. If the fork has taken in changes of its
+    /// target since, these files get back the base that they had then: what the target has changed meanwhile isn't reverted by
+    /// the next merge.
+    RestoresFork(RevisionNumber),
     /// The lease under which the change is made. Nothing is written: if the lease is gone or has expired by the database's
     /// clock, the Store refuses the change with [`crate::StoreError::LeaseExpired`].
     Lease(LeaseId),
@@ -40,7 +44,19 @@ pub enum CompanionRecord {
     /// change does to files there are committed with it. A Store that keeps no manifests ignores it.
     Managed(Vec<StorePath>),
     /// A change of a manifest alone.
-    Manifest(ManifestEdit),
+    Manifest(Box<ManifestEdit>),
+    /// Which earlier rows of manifests come back with the files that the change brings back. A Store that keeps no manifests
+    /// ignores it.
+    Returning(ReturningRows),
+}
+
+/// Earlier rows of manifests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReturningRows {
+    /// Those that these operations have ended: the change undoes them, or a part of them.
+    EndedBy(Vec<OperationId>),
+    /// Those of this revision, to which the change restores files.
+    AsOf(RevisionNumber),
 }
 
 /// A row about a file or about the Store, such as one of a manifest or a lease. No path leads to it, and history and undo

@@ -11,9 +11,10 @@ use crate::clock::Timestamp;
 use crate::identity::OperationId;
 use crate::name::escape_name;
 use crate::path::VfsPath;
+use crate::scope::AccessScope;
 use crate::store::{
-    CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId, StorePath,
-    StoreResult,
+    ContentRef, CurrentNode, LeaseId, NodeId, NodeState, QuotaLimits, RevisionNumber, Store, StoreId,
+    StorePath, StoreResult,
 };
 use crate::workspace::ApprovalPolicy;
 
@@ -24,8 +25,8 @@ pub trait Forks: Debug + Send + Sync {
     /// `base` is this Store itself, or a wrapper of it: a fork of a host directory reads through it what the fork has not
     /// changed. A fork begins with the Store's present content, or with that of [`Fork::pinned_at`], with the same version
     /// tags. Changes of the fork never reach its base. Changes of the base don't reach the fork, unless
-    /// [`Forks::shows_later_changes`] says so. The fork's history begins with the fork. The base can't be destroyed as long
-    /// as the fork needs it. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
+    /// [`Forks::shows_later_changes`] says so. The fork's history begins with the fork. A base that is a fork can
+    /// be destroyed, and what this fork needs of it stays; any other base can't be destroyed as long as it has forks. If the owner has another fork of this name, it returns [`StoreError::AlreadyExists`].
     ///
     /// [`StoreError::AlreadyExists`]: crate::StoreError::AlreadyExists
     fn fork(&self, base: Arc<dyn Store>, fork: &Fork) -> StoreResult<Arc<dyn Store>>;
@@ -39,11 +40,29 @@ pub trait Forks: Debug + Send + Sync {
 
     /// The three sides of this Store, which is a fork: everything that the fork or the Store that it was made from has changed,
     /// all as of one moment. Returns [`StoreError::Unsupported`] if this Store isn't a fork, and [`StoreError::Expired`] if the
-    /// Store that it was made from is gone.
+    /// Store that it was made from is gone. The nodes of `also` are among them even if nothing about them has changed but a
+    /// directory above them. `progress` is called for each node that is looked at; its error ends the call.
     ///
     /// [`StoreError::Unsupported`]: crate::StoreError::Unsupported
     /// [`StoreError::Expired`]: crate::StoreError::Expired
-    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides>;
+    fn sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides>;
+
+    /// Begins to store texts that a merge or an update of this Store, which is a fork, combines.
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>>;
+}
+
+/// The texts that a merge has combined: the Store of the fork holds them, and nothing refers to them yet.
+///
+/// A change of the fork and a change of its target can use them as stored content. When this is dropped, those that no change
+/// has used are garbage.
+pub trait MergeDrafts: Debug {
+    /// Stores texts, and returns a reference to each.
+    fn store(&self, texts: Vec<Vec<u8>>) -> StoreResult<Vec<ContentRef>>;
 }
 
 /// What the sides of a fork are compared with.
@@ -121,6 +140,12 @@ pub struct ForkSync {
     pub target_revision: RevisionNumber,
     /// The nodes whose base is an older revision of the target: their changes were in conflict or left out.
     pub behind: BTreeMap<NodeId, RevisionNumber>,
+    /// The nodes that have no base, although the target has them: it has moved them to where the fork's owner can't see them, and
+    /// so the fork has them no more.
+    pub absent: BTreeSet<NodeId>,
+    /// Those of `behind` that the target has moved to where the fork's owner can't see them. A fork that shows later changes of its
+    /// target shows nothing of such a directory.
+    pub out_of_sight: BTreeSet<NodeId>,
     /// The nodes that an update wrote with conflict markers.
     pub marked: BTreeSet<NodeId>,
     /// The merges of the fork whose result it has taken in.
@@ -139,10 +164,16 @@ pub struct NewForkSync {
     pub based_on: i64,
     /// The revision of the target up to which its changes are in the fork then.
     pub target_revision: RevisionNumber,
+    /// The revision up to which the rows of the target's manifest are in that of the fork; `None` if there are none.
+    pub manifest_revision: Option<RevisionNumber>,
     /// The merge whose result the fork takes in, if it is one.
     pub merge: Option<OperationId>,
     /// As in [`ForkSync`].
     pub behind: BTreeMap<NodeId, RevisionNumber>,
+    /// As in [`ForkSync`].
+    pub absent: BTreeSet<NodeId>,
+    /// As in [`ForkSync`].
+    pub out_of_sight: BTreeSet<NodeId>,
     /// The nodes that this change writes with conflict markers.
     pub marked: BTreeSet<NodeId>,
 }
@@ -205,6 +236,9 @@ impl fmt::Display for ForkName {
 }
 
 /// A fork of a Workspace: its owner, and the settings that it takes over from that Workspace.
+///
+/// The Workspaces that are nested in the forked one are forked with it. Each of them is a part of the fork: a fork of its own
+/// Store, with the owner and the name of the whole, at its [`place`](Fork::place).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
     /// The agent that owns the fork. The names of one owner's forks are unique.
@@ -227,9 +261,15 @@ pub struct Fork {
     pub quota: QuotaLimits,
     /// Which accesses to the fork a person has to approve.
     pub approval_policy: ApprovalPolicy,
-    /// Paths, relative to the top of the fork, that were Workspaces of their own for `created_by`. They aren't part of
-    /// the fork.
+    /// Where this part is, relative to the top of the whole fork: `/` for the fork itself.
+    pub place: VfsPath,
+    /// What its owner may do in it: READ_WRITE for the fork itself, and the scope of the nested Workspace for any other part.
+    pub scope: AccessScope,
+    /// Paths, relative to the top of this part, that were Workspaces of their own for `created_by`. The Store of this part never
+    /// shows anything there: another part does, or nothing.
     pub excluded: Vec<VfsPath>,
+    /// The other parts, by place. A Store fills it in when it reads the fork itself, and ignores it when it makes one.
+    pub parts: Vec<ForkPart>,
     /// When the fork was made.
     pub created: Timestamp,
     /// The revision of the base that the fork shows where it has changed nothing. `None` for the base's content when the
@@ -238,6 +278,32 @@ pub struct Fork {
     /// The lease of the thread that the fork belongs to and is removed with. The Store checks it when it makes the fork.
     /// `None` for a fork that belongs to no thread, and for every fork that was read from a Store.
     pub lease: Option<LeaseId>,
+    /// Tells apart what was made together: the parts of a fork, and the fork itself. `None` for a fork without other parts.
+    pub made_by: Option<OperationId>,
+}
+
+/// A nested Workspace that was forked with the one around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkPart {
+    /// Where it is, relative to the top of the fork.
+    pub place: VfsPath,
+    /// What the fork's owner may do in it.
+    pub scope: AccessScope,
+    /// The prefix of the nested Workspace, as the fork's maker sees it.
+    pub base_prefix: VfsPath,
+}
+
+impl Fork {
+    /// Whether this is the fork itself, and not the fork of a nested Workspace in it.
+    pub fn is_whole(&self) -> bool {
+        self.place.is_root()
+    }
+
+    /// A path of this part, relative to the top of the whole fork.
+    pub fn path_in_whole(&self, path: &VfsPath) -> VfsPath {
+        let relative_path = &path.as_str()[1..];
+        self.place.join(relative_path).unwrap_or_else(|_| self.place.clone())
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
@@ -17,6 +18,11 @@ use crate::store::{
 pub trait History: Debug + Send + Sync {
     /// Whether the content that changes replace or remove can be read later.
     fn retains_content(&self) -> bool;
+
+    /// Whether this is also true of a file of this size, where a change doesn't say otherwise ([`DisplacedContent`]).
+    ///
+    /// [`DisplacedContent`]: crate::store::DisplacedContent
+    fn retains_file(&self, size: u64) -> bool;
 
     /// The Store as of a revision, for reading. A revision that the Store never had is [`StoreError::NotFound`].
     ///
@@ -176,9 +182,14 @@ pub struct NodeChange {
     pub after: Option<NodeState>,
 }
 
-/// The state of a node at one revision.
+/// The state of a node at one revision. Clones share it, because a merge or an undo of many nodes names each state several
+/// times; a clone that is changed becomes a state of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NodeState(Arc<NodeStateFields>);
+
+/// What a [`NodeState`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeState {
+pub struct NodeStateFields {
     /// The directory that the node was in.
     pub parent: NodeId,
     /// The node's name in that directory.
@@ -197,6 +208,32 @@ pub struct NodeState {
     pub content: Option<ContentRef>,
 }
 
+impl From<NodeStateFields> for NodeState {
+    fn from(fields: NodeStateFields) -> Self {
+        NodeState(Arc::new(fields))
+    }
+}
+
+impl Deref for NodeState {
+    type Target = NodeStateFields;
+
+    fn deref(&self) -> &NodeStateFields {
+        &self.0
+    }
+}
+
+impl DerefMut for NodeState {
+    fn deref_mut(&mut self) -> &mut NodeStateFields {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl fmt::Debug for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The current state of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentNode {
@@ -212,9 +249,17 @@ pub struct CurrentNode {
 /// tell.
 #[derive(Clone)]
 pub struct ContentRef {
-    id: Arc<LazyContentId>,
+    id: RefId,
     size: u64,
     inner: Arc<dyn Any + Send + Sync>,
+}
+
+/// The id of a content, in as little memory as possible: a merge holds some references for each changed file.
+#[derive(Clone)]
+enum RefId {
+    Empty,
+    Number(i64),
+    Other(Arc<LazyContentId>),
 }
 
 /// Identifies content within one Store.
@@ -239,8 +284,19 @@ struct LazyContentId {
 impl ContentRef {
     /// A reference to content with a known id. The Store finds the content by `inner`.
     pub fn new(id: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
-        let id = LazyContentId { cached: OnceLock::from(Some(id)), compute: None };
-        ContentRef { id: Arc::new(id), size, inner: Arc::new(inner) }
+        ContentRef::with_shared(id, size, Arc::new(inner))
+    }
+
+    /// The same with an `inner` that many references share. The Store finds the content by it and the id.
+    pub fn with_shared(id: ContentId, size: u64, inner: Arc<dyn Any + Send + Sync>) -> Self {
+        let id = match id {
+            ContentId::Empty => RefId::Empty,
+            ContentId::Number(number) => RefId::Number(number),
+            id @ (ContentId::Hash(_) | ContentId::Location(_)) => {
+                RefId::Other(Arc::new(LazyContentId { cached: OnceLock::from(Some(id)), compute: None }))
+            }
+        };
+        ContentRef { id, size, inner }
     }
 
     /// A reference to content whose id is computed when it is first needed, such as for comparing it with other content
@@ -251,7 +307,7 @@ impl ContentRef {
         compute: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
     ) -> Self {
         let id = LazyContentId { cached: OnceLock::new(), compute: Some(Box::new(compute)) };
-        ContentRef { id: Arc::new(id), size, inner: Arc::new(inner) }
+        ContentRef { id: RefId::Other(Arc::new(id)), size, inner: Arc::new(inner) }
     }
 
     /// The content's size in bytes.
@@ -261,19 +317,33 @@ impl ContentRef {
 
     /// The content's id, if the Store can tell. The first call may read the whole content.
     pub fn id(&self) -> Option<ContentId> {
-        *self.id.cached.get_or_init(|| self.id.compute.as_ref().and_then(|compute| compute()))
+        match &self.id {
+            RefId::Empty => Some(ContentId::Empty),
+            RefId::Number(number) => Some(ContentId::Number(*number)),
+            RefId::Other(id) => *id.cached.get_or_init(|| id.compute.as_ref().and_then(|compute| compute())),
+        }
     }
 
     /// What the Store passed as `inner`, if it has this type.
     pub fn inner<T: Any>(&self) -> Option<&T> {
         self.inner.downcast_ref()
     }
+
+    /// What the Store passed as a shared `inner`, if it has this type.
+    pub fn shared_inner<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(&self.inner).downcast().ok()
+    }
+
+    /// Whether both have the same id because one is a clone of the other.
+    fn shares_id(&self, other: &ContentRef) -> bool {
+        matches!((&self.id, &other.id), (RefId::Other(one), RefId::Other(other)) if Arc::ptr_eq(one, other))
+    }
 }
 
 impl PartialEq for ContentRef {
     fn eq(&self, other: &Self) -> bool {
         self.size == other.size
-            && (Arc::ptr_eq(&self.id, &other.id) || self.id().is_some_and(|id| other.id() == Some(id)))
+            && (self.shares_id(other) || self.id().is_some_and(|id| other.id() == Some(id)))
     }
 }
 
@@ -281,9 +351,13 @@ impl Eq for ContentRef {}
 
 impl fmt::Debug for ContentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.id.cached.get() {
-            Some(Some(id)) => write!(f, "ContentRef({id:?}, {} bytes)", self.size),
-            Some(None) | None => write!(f, "ContentRef({} bytes)", self.size),
+        let known_id = match &self.id {
+            RefId::Other(id) => id.cached.get().copied().flatten(),
+            RefId::Empty | RefId::Number(_) => self.id(),
+        };
+        match known_id {
+            Some(id) => write!(f, "ContentRef({id:?}, {} bytes)", self.size),
+            None => write!(f, "ContentRef({} bytes)", self.size),
         }
     }
 }

@@ -54,15 +54,19 @@ pub use change::{
     PutOptions, Replace, Step, StepOutcome, Subtree, SyncPolicy,
 };
 pub use companion::{
-    CompanionRecord, CompanionRecords, CompanionRow, InvalidRecord, RecordKind, RecordQuery, RowAction,
-    StoredRecord,
+    CompanionRecord, CompanionRecords, CompanionRow, InvalidRecord, RecordKind, RecordQuery, ReturningRows,
+    RowAction, StoredRecord,
 };
 pub use draft::{Draft, DraftBase, OpenContent, SealedContent};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
 pub use feed::{ChangeFeed, ChangeKind, Feed, FeedEntry};
-pub use fork::{Fork, ForkName, ForkSides, ForkSync, Forks, InvalidForkName, NewForkSync, SidesQuery};
+pub use fork::{
+    Fork, ForkName, ForkPart, ForkSides, ForkSync, Forks, InvalidForkName, MergeDrafts, NewForkSync,
+    SidesQuery,
+};
 pub use history::{
-    ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
+    ContentId, ContentRef, CurrentNode, History, NodeChange, NodeState, NodeStateFields, Revision,
+    RevisionQuery, RevisionSet,
 };
 pub use id::{DatabaseId, RevisionId, StoreId, StoreRevisions};
 pub use lease::LeaseId;

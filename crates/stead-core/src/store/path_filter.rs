@@ -91,12 +91,13 @@ mod tests {
 
     use super::*;
     use crate::Timestamp;
+    use crate::store::NodeStateFields;
 
     fn state(path: &str, kind: NodeKind) -> Option<NodeState> {
         let path = StorePath::from_checked(path);
         let name = path.parent_and_name().unwrap().1.to_vec();
         let (parent, modified) = (NodeId::ROOT, Timestamp(0));
-        Some(NodeState { parent, name, path, kind, mode: 0, modified, size: 0, content: None })
+        Some(NodeStateFields { parent, name, path, kind, mode: 0, modified, size: 0, content: None }.into())
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Paths inside a Store, relative to its root or to a node.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::name::{Name, escape_name};
 use crate::store::NodeId;
 
-/// A relative path inside a Store: names joined by `/`, as bytes. The empty path is the starting point itself.
+/// A relative path inside a Store: names joined by `/`, as bytes. The empty path is the starting point itself. Clones share
+/// the bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct StorePath(Vec<u8>);
+pub struct StorePath(Arc<[u8]>);
 
 impl StorePath {
     /// The empty path.
@@ -23,7 +25,7 @@ impl StorePath {
             path.is_empty() || path.split(|&b| b == b'/').all(|c| Name::new(c).is_some()),
             "not canonical"
         );
-        StorePath(path)
+        StorePath(path.into())
     }
 
     /// The path's bytes.
@@ -70,7 +72,7 @@ impl StorePath {
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        StorePath(path)
+        StorePath(path.into())
     }
 
     /// This path followed by `path`.
@@ -135,7 +137,7 @@ impl NodePath {
 
     /// A name in a directory.
     pub fn child(parent: NodeId, name: &Name) -> Self {
-        NodePath { base: parent, path: StorePath(name.as_bytes().to_vec()) }
+        NodePath { base: parent, path: StorePath(name.as_bytes().into()) }
     }
 
     /// This path extended by a name.

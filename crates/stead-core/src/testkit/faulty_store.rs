@@ -1,5 +1,6 @@
 //! A Store that fails on purpose, at a call of your choice.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +11,8 @@ use crate::managed::Manifest;
 use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
-    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId,
-    NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, MergeDrafts,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
     RevisionSet, SealedContent, SidesQuery, Store, StoreError, StoreId, StoreInfo, StorePath, StoreResult,
     StoredRecord, Subscription, Usage, VerifyReport, WalkEntry,
 };
@@ -196,6 +197,10 @@ impl History for FaultyStore {
         self.store.history().is_some_and(|history| history.retains_content())
     }
 
+    fn retains_file(&self, size: u64) -> bool {
+        self.store.history().is_some_and(|history| history.retains_file(size))
+    }
+
     fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.connection.call(|| self.store.require_history()?.as_of(revision))
     }
@@ -258,8 +263,17 @@ impl Forks for FaultyStore {
         self.connection.call(|| self.store.require_forks()?.target())
     }
 
-    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
-        self.connection.call(|| self.store.require_forks()?.sides(query))
+    fn sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
+        self.connection.call(|| self.store.require_forks()?.sides(query, also, progress))
+    }
+
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>> {
+        self.connection.call(|| self.store.require_forks()?.merge_drafts())
     }
 }
 

@@ -66,10 +66,11 @@ impl ModelStore {
             }
             (CompanionRecord::Undoes(_), Some(_)) => Ok(()),
             // A Store without a manifest has no rows to write.
-            (CompanionRecord::Managed(_), _) => Ok(()),
+            (CompanionRecord::Managed(_) | CompanionRecord::Returning(_), _) => Ok(()),
             (
                 CompanionRecord::Row(_)
                 | CompanionRecord::ForkSync(_)
+                | CompanionRecord::RestoresFork(_)
                 | CompanionRecord::Lease(_)
                 | CompanionRecord::Manifest(_),
                 _,

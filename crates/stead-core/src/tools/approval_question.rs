@@ -1,20 +1,25 @@
 //! The question for a person before a call: which agent wants to use which tool, on which paths, and what would change.
 //!
-//! Everything in it comes from the call: no Store is read, so the question can't disclose what the agent may not read.
+//! Everything in it comes from the call, and no Store is read. Only the question about a merge also has the diff of what the merge
+//! would change, as far as the agent may see it, because the call has only the name of the fork.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use crate::error::ErrorKind;
+use crate::history::diff::{ContentDiff, diff_content};
 use crate::identity::Identity;
 use crate::name::escape_text;
 use crate::path::VfsPath;
+use crate::tools::forks::merge_fork;
 use crate::tools::schema::FieldType;
 use crate::tools::toolbox::{ApprovalAnswer, ApprovalGrant};
-use crate::tools::{Arguments, Tool};
-use crate::vfs::ApprovalItem;
+use crate::tools::{Arguments, Failure, Tool, ToolContext};
+use crate::vfs::{ApprovalItem, CallEnd, ForkState, MergeResult};
 
 /// The most paths that a question names one by one.
 const MAX_NAMED_PATHS: usize = 100;
@@ -33,10 +38,68 @@ pub struct ApprovalQuestion {
     /// The sentence alone.
     pub(super) sentence: String,
     items: Vec<ApprovalItem>,
+    /// For a merge: what the fork had changed when this was asked.
+    fork_state: Option<ForkState>,
+}
+
+/// What a merge would do, for the person who is asked about it.
+pub(super) struct MergePreview {
+    text: String,
+    fork_state: Option<ForkState>,
+}
+
+impl MergePreview {
+    /// `None` if the call isn't a merge, or if it can't be planned: the call then fails for the same reason.
+    pub(super) fn of(tool: &Tool, context: &ToolContext<'_>, arguments: &Arguments) -> Option<Self> {
+        if tool.name != merge_fork::TOOL.name {
+            return None;
+        }
+        let mut planned = None;
+        let vfs = context.vfs.with_approval();
+        // The call itself has the record, once the question is answered.
+        let _ = vfs.single_record(
+            tool.name,
+            None,
+            |_| CallEnd::Pending,
+            |vfs| -> Result<(), Failure> {
+                planned = Some(merge_fork::plan(&ToolContext { vfs, ..*context }, arguments)?);
+                Err(Failure::new(ErrorKind::Unavailable, "a plan changes nothing"))
+            },
+        );
+        planned.map(|result| MergePreview { text: describe_merge(&result), fork_state: result.fork_state })
+    }
+}
+
+/// The changes of a merge with their diffs, and the conflicts that it would have.
+fn describe_merge(result: &MergeResult) -> String {
+    let mut lines = ChangeLines::default();
+    for change in &result.changes {
+        let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} to "));
+        lines.push(&format!("{} {from}{}", change.action.as_str(), change.path));
+        let side = |content: &Option<Arc<Vec<u8>>>| content.clone().unwrap_or_default();
+        if let Some(content) = &change.content
+            && (content.before.is_some() || content.after.is_some())
+        {
+            match diff_content(&side(&content.before), &side(&content.after), 1) {
+                ContentDiff::Text(text) => text.lines().for_each(|line| lines.push(line)),
+                ContentDiff::Binary => lines.push("(binary)"),
+            }
+        }
+    }
+    for conflict in &result.conflicts {
+        lines.push(&format!("conflict {}: {}", conflict.path, conflict.kind.as_str()));
+    }
+    lines.into_text()
 }
 
 impl ApprovalQuestion {
-    pub(super) fn new(tool: &Tool, identity: &Identity, items: Vec<ApprovalItem>, change: &str) -> Self {
+    pub(super) fn new(
+        tool: &Tool,
+        identity: &Identity,
+        items: Vec<ApprovalItem>,
+        change: &str,
+        merge: Option<MergePreview>,
+    ) -> Self {
         let mut seen = BTreeSet::new();
         let paths = items.iter().map(|item| &item.path).filter(|path| seen.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
@@ -48,13 +111,15 @@ impl ApprovalQuestion {
         };
         let (agent, tool, paths) = (quoted(&identity.agent), tool.name, named_paths.join(", "));
         let sentence = format!("May the agent {agent} use `{tool}` on {paths}{more}?");
-        let text = if change.is_empty() { sentence.clone() } else { format!("{sentence}\n{change}") };
-        ApprovalQuestion { text, sentence, items }
+        let (diff, fork_state) = merge.map_or_else(Default::default, |merge| (merge.text, merge.fork_state));
+        let parts = [&*sentence, change, &*diff].into_iter().filter(|part| !part.is_empty());
+        let text = parts.collect::<Vec<_>>().join("\n");
+        ApprovalQuestion { text, sentence, items, fork_state }
     }
 
     /// The person approves.
     pub fn approve(self) -> ApprovalAnswer {
-        ApprovalAnswer::Approved(ApprovalGrant::items(self.items))
+        ApprovalAnswer::Approved(ApprovalGrant::items(self.items, self.fork_state))
     }
 }
 

@@ -49,7 +49,7 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::VersionTag;
 use crate::tools::folders::FolderCall;
-use crate::vfs::Vfs;
+use crate::vfs::{ForkState, Vfs};
 
 /// One tool, as agents and their hosts see it.
 #[derive(Debug)]
@@ -144,10 +144,13 @@ impl Hints {
 }
 
 /// What a running tool works with.
+#[derive(Clone, Copy)]
 struct ToolContext<'a> {
     vfs: &'a Vfs,
     snapshots: Option<&'a dyn Snapshots>,
     forks: Option<&'a dyn ForkOperations>,
+    /// What the fork had changed when a person was shown it and approved the merge.
+    approved_fork: Option<ForkState>,
     /// The folders that the call names, for a tool that is offered in an organization.
     folders: Option<&'a FolderCall<'a>>,
     /// Whether some offered tool takes version tags.

@@ -11,15 +11,14 @@ use crate::error::{Error, ErrorKind};
 use crate::monitor::CallMonitor;
 use crate::organization::Folders;
 use crate::scope::AccessScope;
-use crate::tools::approval_question::describe_change;
+use crate::tools::approval_question::{MergePreview, describe_change};
 use crate::tools::folders::{FolderCall, claimed_agent_fact};
 use crate::tools::managed::workspace;
 use crate::tools::{
     ApprovalQuestion, Arguments, Failure, FieldType, ForkOperations, OfferedWhen, Reply, ResultFormat,
     Snapshots, TOOLS, Tool, ToolContext, tool,
 };
-use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, SymlinkRule, Vfs};
-use crate::workspace::ApprovalPolicy;
+use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, ForkState, SymlinkRule, Vfs};
 
 /// The configuration of an agent's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +67,11 @@ pub enum ApprovalAnswer {
 
 /// What a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalGrant(GrantedItems);
+pub struct ApprovalGrant {
+    items: GrantedItems,
+    /// For a merge: what the fork had changed when the person was shown it.
+    fork_state: Option<ForkState>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum GrantedItems {
@@ -80,12 +83,12 @@ enum GrantedItems {
 impl ApprovalGrant {
     /// Approves everything the call needs, from a person who knows what that is.
     pub fn everything() -> Self {
-        ApprovalGrant(GrantedItems::Everything)
+        ApprovalGrant { items: GrantedItems::Everything, fork_state: None }
     }
 
-    /// Approves these paths, with the access to each.
-    pub(super) fn items(items: Vec<ApprovalItem>) -> Self {
-        ApprovalGrant(GrantedItems::Items(items))
+    /// Approves these paths, with the access to each. For a merge, `fork_state` is what the fork had changed when that was shown.
+    pub(super) fn items(items: Vec<ApprovalItem>, fork_state: Option<ForkState>) -> Self {
+        ApprovalGrant { items: GrantedItems::Items(items), fork_state }
     }
 }
 
@@ -96,10 +99,9 @@ const LISTING_TOOL: &str = "list_directory";
 impl Toolbox {
     /// The tools for these Workspaces.
     pub fn new(vfs: Vfs) -> Self {
-        let is_present = |scope: &AccessScope| vfs.workspaces().any(|workspace| workspace.scope() == *scope);
+        let is_present = |scope: &AccessScope| vfs.router().has_scope(*scope);
         let scopes = AccessScope::ALL.into_iter().filter(is_present).collect();
-        let workspace_asks =
-            vfs.workspaces().any(|workspace| workspace.approval_policy() != ApprovalPolicy::Never);
+        let workspace_asks = vfs.router().asks();
         Toolbox {
             vfs,
             scopes,
@@ -252,7 +254,9 @@ impl Toolbox {
         let request = self.approval_request(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
         let vfs = match (&answer, &request) {
-            (ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Everything)), _) => vfs.with_approval(),
+            (ApprovalAnswer::Approved(ApprovalGrant { items: GrantedItems::Everything, .. }), _) => {
+                vfs.with_approval()
+            }
             (_, Some(request)) => vfs.with_approval_request(request),
             (_, None) => vfs,
         };
@@ -266,10 +270,13 @@ impl Toolbox {
             Some(call) => vfs.with_facts(call.audit_facts(vfs.facts())).with_symlinks(SymlinkRule::Refuse),
             None => vfs,
         };
+        let approved_fork = match &answer {
+            ApprovalAnswer::Approved(grant) => grant.fork_state,
+            _ => None,
+        };
+        let context = ToolContext { vfs: &vfs, snapshots, forks, approved_fork, folders, takes_tags };
         let result = match tool.offered {
-            OfferedWhen::Always | OfferedWhen::WithState => {
-                (tool.run)(&ToolContext { vfs: &vfs, snapshots, forks, folders, takes_tags }, &mut arguments)
-            }
+            OfferedWhen::Always | OfferedWhen::WithState => (tool.run)(&context, &mut arguments),
             // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one
             // audit record.
             OfferedWhen::WithHistory
@@ -285,15 +292,15 @@ impl Toolbox {
                     false => CallEnd::Outcome(AuditOutcome::from_error_kind(failure.kind)),
                 };
                 vfs.single_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&ToolContext { vfs, snapshots, forks, folders, takes_tags }, &mut arguments)
-                        .map_err(Failure::mark_audited)
+                    (tool.run)(&ToolContext { vfs, ..context }, &mut arguments).map_err(Failure::mark_audited)
                 })
             }
         };
         let failure = match (result, request) {
             (Err(failure), Some(request)) if failure.needs_approval => {
                 let items = request.requested_items();
-                let question = ApprovalQuestion::new(tool, vfs.identity(), items, &change);
+                let merge = MergePreview::of(tool, &context, &arguments);
+                let question = ApprovalQuestion::new(tool, vfs.identity(), items, &change, merge);
                 let reason = match answer {
                     ApprovalAnswer::NotAsked | ApprovalAnswer::Approved(_) => return Err(question),
                     ApprovalAnswer::Refused => "The person who was asked did not approve.",
@@ -349,7 +356,7 @@ impl Toolbox {
             }
         };
         Some(Arc::new(match answer {
-            ApprovalAnswer::Approved(ApprovalGrant(GrantedItems::Items(items))) => {
+            ApprovalAnswer::Approved(ApprovalGrant { items: GrantedItems::Items(items), .. }) => {
                 request.with_approved(items)
             }
             _ => request,

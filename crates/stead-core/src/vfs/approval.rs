@@ -170,7 +170,7 @@ impl Vfs {
     }
 
     /// Authorizes an access at these paths. A person is asked about all of them at once, and only if none is refused.
-    pub(crate) fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
+    pub fn authorize_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
         let result = self.subcall("authorize", [], |call, []| {
             call.set_paths(paths.to_vec());
             let refusals = paths

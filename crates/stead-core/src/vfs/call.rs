@@ -15,11 +15,12 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::audit_facts::{AuditFacts, FactName};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{Operation, OperationId};
 use crate::memory_budget::{CONTENT_MEMORY, MemoryReservation};
-use crate::monitor::CallMonitor;
+use crate::monitor::{CallMonitor, StopReason};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{
@@ -75,8 +76,22 @@ pub(super) struct Call<'v> {
     pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
     /// What the call does with the file that its path names, for the routing of managed Workspaces.
     pub(super) file_use: Cell<FileUse>,
+    /// Where routing has led the call's path. Errors name it, like answers.
+    pub(super) routed_path: RefCell<Option<VfsPath>>,
     /// That the call's thread is in use, if the call is made in one.
     in_use: Option<InUse>,
+}
+
+/// A call's monitor for one of its changes. The steps of the change are no progress of the call, which reports its own.
+#[derive(Debug)]
+struct StopsOnly(Arc<dyn CallMonitor>);
+
+impl CallMonitor for StopsOnly {
+    fn progress(&self, _: u64, _: Option<u64>) {}
+
+    fn stop_reason(&self) -> Option<StopReason> {
+        self.0.stop_reason()
+    }
 }
 
 /// Whether a change completes the call that makes it.
@@ -187,6 +202,7 @@ impl Vfs {
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
             file_use: Cell::new(FileUse::Other),
+            routed_path: RefCell::default(),
             in_use,
         };
         let result = match (first_error, lease_error) {
@@ -302,7 +318,9 @@ impl<'v> Call<'v> {
         // A call that commits a draft holds the guard already.
         let _guard =
             (drafts == DraftCounting::Counted).then(|| self.shared().draft_reservations.change_guard(&steps));
-        let (quotas, monitor) = (self.quotas_for(store, drafts)?, self.cancellation_monitor());
+        let quotas = self.quotas_for(store, drafts)?;
+        let monitor = self.cancellation_monitor();
+        let monitor = monitor.map(|monitor| Arc::new(StopsOnly(monitor)) as Arc<dyn CallMonitor>);
         let mut change = Change { quotas, monitor, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
         let in_store = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
@@ -451,7 +469,7 @@ impl<'v> Call<'v> {
             Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind),
             Err(error) => AuditOutcome::from_error_kind(error.kind()),
         };
-        let record = self.audit_record(outcome);
+        let record = AuditRecord { facts: self.facts_of(result), ..self.audit_record(outcome) };
         if let Some(single_record) = &self.vfs.single_record {
             // A Begun record is in the log, so the outcome has to follow it.
             if !self.announced.get() {
@@ -465,6 +483,15 @@ impl<'v> Call<'v> {
             Err(cause) if !self.changed.get() => Err(Error::AuditUnavailable(cause)),
             _ => Ok(()),
         }
+    }
+
+    /// The facts of the record of a call that ends with this result: a call that was stopped says so.
+    fn facts_of<T>(&self, result: &Result<T>) -> AuditFacts {
+        let facts = self.vfs.facts.clone();
+        let Err(Error::Stopped(reason)) = result else { return facts };
+        let name = FactName::new("stopped").expect("a valid name");
+        // Facts that the caller gave may leave no room.
+        facts.clone().with(name, reason.as_str()).unwrap_or(facts)
     }
 
     /// Ends the call as a part of a compound operation: only a denial gets a record of its own. A caller that looks for

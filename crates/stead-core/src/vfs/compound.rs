@@ -27,6 +27,8 @@ pub(super) struct CompoundOperation {
     facts: AuditFacts,
     bytes: AtomicU64,
     file_count: Mutex<Option<u64>>,
+    /// Why some of the calls failed, if the operation goes on without them.
+    partial_failure: Mutex<Option<ErrorKind>>,
     /// Whether a synced record says that the operation is about to change something.
     announced: AtomicBool,
     changed: AtomicBool,
@@ -74,6 +76,7 @@ impl Vfs {
             facts: self.facts.clone(),
             bytes: AtomicU64::new(0),
             file_count: Mutex::new(None),
+            partial_failure: Mutex::new(None),
             announced: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             denied: Mutex::new(None),
@@ -83,7 +86,10 @@ impl Vfs {
         // The log shows what was read even if the process dies before the end.
         compound.append_record(&self.shared, AuditOutcome::Begun)?;
         let result = path.map_err(E::from).and_then(|_| body(&inner_vfs));
-        let error_kind = result.as_ref().err().and_then(kind);
+        let error_kind = match &result {
+            Ok(_) => *compound.partial_failure.lock(),
+            Err(error) => kind(error),
+        };
         let outcome = error_kind.map_or(AuditOutcome::Ok, AuditOutcome::from_error_kind);
         if let (Some(log), Some(denied)) = (&self.shared.audit, compound.denied.lock().take())
             && outcome != AuditOutcome::Denied
@@ -103,9 +109,26 @@ impl Vfs {
             *compound.file_count.lock() = Some(count);
         }
     }
+
+    /// Notes that one call of the compound operation failed and that the others go on: the record doesn't say that all went
+    /// well. A denial counts before every other failure, and the first failure before later ones. Outside of a compound
+    /// operation, does nothing.
+    pub fn note_partial_failure(&self, kind: ErrorKind) {
+        if let Some(compound) = &self.compound {
+            let mut noted = compound.partial_failure.lock();
+            if noted.is_none() || kind == ErrorKind::Denied {
+                *noted = Some(kind);
+            }
+        }
+    }
 }
 
 impl CompoundOperation {
+    /// Whether the operation is made at this path.
+    pub(super) fn is_at(&self, path: &VfsPath) -> bool {
+        self.paths.contains(path)
+    }
+
     /// Adds to the number of bytes that the calls have read or written.
     pub(super) fn add_bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

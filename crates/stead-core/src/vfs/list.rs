@@ -1,6 +1,6 @@
 //! Listing directories page by page, and walking everything below them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -242,7 +242,7 @@ impl<'v> Call<'v> {
     /// Whether a path is a directory even if its Store has nothing there: the root of a Workspace, or an ancestor of a
     /// nested Workspace.
     pub(super) fn is_synthetic_directory(&self, resolved: &ResolvedPath<'_>) -> bool {
-        resolved.is_workspace() || self.shared().router.nested(&resolved.path).next().is_some()
+        resolved.is_workspace() || self.shared().router.leads_to_workspace(&resolved.path)
     }
 
     /// Whether the directory that contains a path is only synthetic: it is listed, but its Store has nothing there yet.
@@ -250,7 +250,7 @@ impl<'v> Call<'v> {
         let (workspace, parent) = (resolved.workspace, resolved.path.parent());
         let Some(parent) = parent.filter(|_| !resolved.is_workspace()) else { return false };
         let relative_path = parent.strip_prefix(workspace.prefix()).unwrap_or_default();
-        let is_listed = relative_path.is_empty() || self.shared().router.nested(&parent).next().is_some();
+        let is_listed = relative_path.is_empty() || self.shared().router.leads_to_workspace(&parent);
         let stat = || resolved.store().stat(&workspace.mount().node_path(relative_path));
         is_listed && matches!(stat(), Err(StoreError::NotFound))
     }
@@ -285,7 +285,9 @@ impl<'v> Call<'v> {
         path: &VfsPath,
         resolved: Option<&ResolvedPath<'_>>,
     ) -> StoreResult<SyntheticEntries> {
-        let names = self.shared().router.child_names(path);
+        let absent = self.shared().router.absent_names(path);
+        let mut names = self.shared().router.child_names(path);
+        names.extend(&absent);
         let node_paths: Vec<_> = match resolved {
             Some(resolved) => names.iter().map(|name| resolved.node_path.join(name.as_bytes())).collect(),
             None => Vec::new(),
@@ -304,11 +306,21 @@ impl<'v> Call<'v> {
         exists.resize(names.len(), false);
         let mut synthetic = SyntheticEntries::default();
         for (name, exists) in names.into_iter().zip(exists) {
+            if absent.contains(name) {
+                synthetic.hidden += u64::from(exists);
+                synthetic.absent.insert(Name::new(name.as_bytes()).expect("a component of a path is a name"));
+                continue;
+            }
             let child = path.join(name).expect("a part of a prefix");
             let workspace =
                 self.shared().router.route(&child).filter(|route| *route.workspace.prefix() == child);
             let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
             match workspace {
+                // What is shown below a barrier is reached through it.
+                Some(route) if route.workspace.is_absent() => {
+                    synthetic.hidden += u64::from(exists);
+                    synthetic.entries.insert(name.clone(), DirEntry::synthetic(name, None));
+                }
                 Some(route) => {
                     let barrier = route.workspace.barrier();
                     let scope =
@@ -497,6 +509,8 @@ impl PathEntry {
 #[derive(Debug, Default)]
 struct SyntheticEntries {
     entries: BTreeMap<Name, DirEntry>,
+    /// The names that aren't shown, whatever the Store has there.
+    absent: BTreeSet<Name>,
     /// How many entries of the Store they hide.
     hidden: u64,
 }
@@ -514,10 +528,11 @@ fn merge_page(
     let in_page = |name: &Name| {
         after.is_none_or(|after| *name > *after) && last.as_ref().is_none_or(|last| *name <= *last)
     };
+    let absent = synthetic.absent;
     let synthetic = synthetic.entries.into_values().filter(|entry| in_page(&entry.name));
     let mut synthetic = synthetic.collect::<Vec<_>>().into_iter().peekable();
     let mut entries = Vec::with_capacity(listing.entries.len() + synthetic.len());
-    for Entry { name, attr } in listing.entries {
+    for Entry { name, attr } in listing.entries.into_iter().filter(|entry| !absent.contains(&entry.name)) {
         while let Some(entry) = synthetic.next_if(|entry| entry.name < name) {
             entries.push(entry);
         }

@@ -67,11 +67,13 @@ pub use batch::Batch;
 pub use copy::{CopyResult, Overwrite};
 pub use edit::{EditResult, Replacement};
 pub use follow::{FileWaker, FollowedFile};
+pub use fork::ForkedWorkspaces;
 pub use history::{
-    BlameLine, DiffOptions, Difference, DifferenceKind, ForkHandle, IncompleteUndo, LogAction, LogChange,
-    LogEntry, LogQuery, MergeAction, MergeChange, MergeChoice, MergeConflict, MergeConflictKind, MergeHunk,
-    MergeOptions, MergeResult, MergeRule, OnConflict, PathChange, PathConflict, RestoreOptions, RevertResult,
-    RulePaths, SideState, UndoOptions, UndoTarget,
+    BlameLine, ChangedContent, DiffOptions, Difference, DifferenceKind, ForkHandle, ForkState,
+    IncompleteUndo, LogAction, LogChange, LogEntry, LogQuery, MergeAction, MergeChange, MergeChoice,
+    MergeConflict, MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, OnConflict,
+    PathChange, PathConflict, REVIEW_OWNER_PREFIX, RestOfPart, RestoreOptions, RevertResult, RulePaths,
+    SideState, UndoOptions, UndoTarget, UnmergedChanges,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use managed::ManagedFiles;

@@ -342,6 +342,9 @@ impl Call<'_> {
         let put_options = PutOptions { displaced: resolved.displaced_content(), ..PutOptions::default() };
         let recording = if options.read { OpenRecording::Recorded } else { OpenRecording::Silent };
         let audit = self.open_audit(recording)?;
+        if options.read {
+            self.touch(resolved);
+        }
         node.open_count.fetch_add(1, Ordering::Relaxed);
         let is_hidden = resolved.visibility() == Visibility::Hidden;
         let (vfs, resolved_path, node_path) =

@@ -351,6 +351,7 @@ impl Call<'_> {
         let Some((text, encoding)) = decoded else { return Err(Error::Binary { path: resolved.path }) };
         self.set_bytes(text.len() as u64);
         self.shared().read_set.record(&resolved.path, attr.tag);
+        self.touch(&resolved);
         Ok(TextRangeRead { path: resolved.path, text, encoding, end, size: attr.size, tag: attr.tag })
     }
 }

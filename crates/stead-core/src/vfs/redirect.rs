@@ -65,13 +65,16 @@ struct Redirect {
     to: Option<VfsPath>,
     /// The Workspace of `from`, if the caller may not read there and so may not know of the redirect.
     hidden_in: Option<VfsPath>,
+    /// Whether it is the routing of a managed Workspace. Its target follows from the name and the day, or is a file that the caller
+    /// may read: it discloses nothing.
+    is_routing: bool,
 }
 
 impl Redirect {
     fn new(kind: RedirectKind, from: &ResolvedPath<'_>, to: Option<VfsPath>) -> Self {
         let is_hidden = from.visibility() == Visibility::Hidden;
         let hidden_in = is_hidden.then(|| from.workspace.prefix().clone());
-        Redirect { kind, from: from.path.clone(), to, hidden_in }
+        Redirect { kind, from: from.path.clone(), to, hidden_in, is_routing: false }
     }
 
     /// The symlink that a Store reported on the way to `from`.
@@ -117,6 +120,7 @@ impl HiddenRedirect {
             | Error::GitRepository { .. }
             | Error::BehindBarrier { .. }
             | Error::ContainsWorkspace { .. }
+            | Error::ContainsExcluded { .. }
             | Error::IsWorkspace { .. }
             | Error::FixedRootMode { .. }
             | Error::SyntheticDirectory { .. } => Error::Store {
@@ -206,9 +210,20 @@ impl<'v> Call<'v> {
             }
             let results = resolvers.iter().zip(authorize(paths));
             let resolved = all_authorized(results.map(|(resolver, result)| resolver.authorized(result)))?;
-            let by_rule = resolved.iter().enumerate().find_map(|(end, path)| Some((end, self.rule(path)?)));
+            let mut by_rule = None;
+            for (end, path) in resolved.iter().enumerate() {
+                by_rule = self.rule(path)?.map(|redirect| (end, redirect));
+                if by_rule.is_some() {
+                    break;
+                }
+            }
             let (end, redirect) = match by_rule {
-                Some(redirect) => redirect,
+                Some((end, redirect)) => {
+                    if redirect.is_routing && resolvers[end].count == 0 {
+                        *self.routed_path.borrow_mut() = redirect.to.clone();
+                    }
+                    (end, redirect)
+                }
                 None => match call(&resolved) {
                     Ok(value) => return Ok((value, resolved)),
                     Err(ResolvedCallError::Store(StoreError::Link(hit))) => {
@@ -230,14 +245,14 @@ impl<'v> Call<'v> {
     }
 
     /// Where a rule of the stead leads this path.
-    fn rule(&self, path: &ResolvedPath<'_>) -> Option<Redirect> {
-        if let Some(to) = self.managed_redirect(path) {
-            // The target follows from the name and the day, or is a file that the caller may read: it discloses nothing.
-            return Some(Redirect { hidden_in: None, ..Redirect::new(RedirectKind::Rule, path, Some(to)) });
+    fn rule(&self, path: &ResolvedPath<'_>) -> Result<Option<Redirect>> {
+        if let Some(to) = self.managed_redirect(path)? {
+            let redirect = Redirect::new(RedirectKind::Rule, path, Some(to));
+            return Ok(Some(Redirect { hidden_in: None, is_routing: true, ..redirect }));
         }
-        let rules = self.shared().redirects.as_ref()?;
-        let to = rules.redirect(&path.path, path.workspace, path.access)?;
-        Some(Redirect::new(RedirectKind::Rule, path, Some(to)))
+        let rules = self.shared().redirects.as_ref();
+        let to = rules.and_then(|rules| rules.redirect(&path.path, path.workspace, path.access));
+        Ok(to.map(|to| Redirect::new(RedirectKind::Rule, path, Some(to))))
     }
 }
 

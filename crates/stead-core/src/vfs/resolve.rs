@@ -288,9 +288,20 @@ impl<'v> Call<'v> {
         let (value, [resolved]) = self.follow_redirects(
             [path],
             |[path]| [self.authorize(path, access)],
-            |[resolved]| call(resolved).map_err(|error| error.into().for_requested(path, resolved)),
+            |[resolved]| call(resolved).map_err(|error| self.as_requested(error.into(), path, resolved)),
         )?;
         Ok((value, resolved))
+    }
+
+    /// An error for the requested path or, if that was routed, for the path where the caller finds the file.
+    fn as_requested(
+        &self,
+        error: ResolvedCallError,
+        requested: &VfsPath,
+        resolved: &ResolvedPath<'_>,
+    ) -> ResolvedCallError {
+        let routed = self.routed_path.borrow();
+        error.for_requested(routed.as_ref().unwrap_or(requested), resolved)
     }
 
     /// Like [`Call::resolve_and_call`] with read access, for calls that also work on directories above Workspaces:
@@ -308,9 +319,7 @@ impl<'v> Call<'v> {
         let answer = self.follow_redirects(
             [path],
             |[path]| [authorize(path)],
-            |[resolved]| {
-                call(resolved).map_err(|cause| ResolvedCallError::from(cause).for_requested(path, resolved))
-            },
+            |[resolved]| call(resolved).map_err(|cause| self.as_requested(cause.into(), path, resolved)),
         );
         match answer {
             Ok((value, [resolved])) => Ok((value, resolved.path)),

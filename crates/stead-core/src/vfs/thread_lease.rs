@@ -35,6 +35,10 @@ pub trait ThreadLease: Debug + Send + Sync {
     /// Whether the thread has ended, as far as this process knows.
     fn has_ended(&self) -> bool;
 
+    /// Whether this process has ended the thread, when no call ran in it. Then no request was on its way to the thread: what a client
+    /// without a session asks for after that begins a new thread. Where another process has ended it, a client has to be told.
+    fn was_ended_here(&self) -> bool;
+
     /// Whether a call has failed because the thread has ended, so that its caller knows.
     fn end_was_reported(&self) -> bool;
 

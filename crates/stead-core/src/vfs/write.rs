@@ -432,12 +432,15 @@ impl Call<'_> {
     }
 
     pub(super) fn check_contains_no_workspace(&self, resolved: &ResolvedPath<'_>) -> Result<()> {
-        match self.shared().router.nested(&resolved.path).next() {
-            Some(nested) => {
-                Err(Error::ContainsWorkspace { path: resolved.path.clone(), nested: nested.prefix().clone() })
-            }
-            None => Ok(()),
+        let mut nested = self.shared().router.nested(&resolved.path).peekable();
+        if nested.peek().is_none() {
+            return Ok(());
         }
+        let path = resolved.path.clone();
+        Err(match nested.find(|nested| !nested.is_absent()) {
+            Some(nested) => Error::ContainsWorkspace { path, nested: nested.prefix().clone() },
+            None => Error::ContainsExcluded { path },
+        })
     }
 
     /// Applies a change of one step, which completes the call.

@@ -30,10 +30,12 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::SymlinkRefused { .. }
         | Error::SyntheticDirectory { .. } => Errno::EACCES,
         Error::TooManySymlinks { .. } => Errno::ELOOP,
-        Error::ContainsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,
+        Error::ContainsWorkspace { .. } | Error::ContainsExcluded { .. } | Error::IsWorkspace { .. } => {
+            Errno::EBUSY
+        }
         Error::AcrossWorkspaces { .. } => Errno::EXDEV,
         // No path leads to the State, so these errors don't come from a mount's calls.
-        Error::LostUpdate { .. } | Error::StateConflict { .. } => Errno::ESTALE,
+        Error::LostUpdate { .. } | Error::StateConflict { .. } | Error::ReviewOutdated { .. } => Errno::ESTALE,
         Error::StateKeyExists { .. } => Errno::EEXIST,
         Error::StateValueTooLarge { .. } => Errno::EFBIG,
         Error::NotInHistory(_) | Error::NoStateKey { .. } => Errno::ENOENT,

@@ -19,6 +19,9 @@ pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 const TOKEN_HINT: &str =
     "create a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
+/// JSON-RPC's code of a request that isn't valid.
+const INVALID_REQUEST: i32 = -32600;
+
 fn response(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut reply = Response::new(Full::new(body.into()).boxed());
     *reply.status_mut() = status;
@@ -57,6 +60,13 @@ pub(super) fn request_refused(refusal: &RequestRefusal, id: Option<Value>) -> Ht
     }
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
     response(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+}
+
+/// The event that answers a request whose caller has lost access meanwhile.
+pub(super) fn access_lost_event(id: &Value) -> Bytes {
+    let message = "you have lost access; the request may have been carried out before";
+    let error = json!({ "code": INVALID_REQUEST, "message": message });
+    Bytes::from(format!("data: {}\n\n", json!({ "jsonrpc": "2.0", "id": id, "error": error })))
 }
 
 pub(super) fn unknown_session() -> HttpResponse {

@@ -25,7 +25,7 @@ use super::responses::{self, HttpResponse};
 use super::session_threads::SessionThreads;
 use crate::in_place::in_place;
 use crate::limits::MAX_MESSAGE_BYTES;
-use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
+use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind, SESSION_HEADER};
 use crate::metrics::Metrics;
 use crate::stead_registry::SteadRegistry;
 
@@ -208,7 +208,11 @@ impl Routes {
         if self.sessions_are_threads(&caller.identity) {
             return self.handle_in_session(request, caller).await;
         }
-        match self.endpoint(&caller.identity).await {
+        let in_session = match request.headers().contains_key(SESSION_HEADER) {
+            true => InSession::Yes,
+            false => InSession::No,
+        };
+        match self.endpoint(&caller.identity, in_session).await {
             Ok(endpoint) => self.handle_at(&endpoint, request, caller).await,
             Err(error) => responses::endpoint_unavailable(&error),
         }
@@ -253,7 +257,7 @@ impl Routes {
             {
                 info.rejection
             }
-            EndpointOutcome::Answered(reply) => self.end_when_access_is_lost(reply, caller),
+            EndpointOutcome::Answered(reply) => self.end_when_access_is_lost(reply, info.id, caller),
             EndpointOutcome::UnknownSession => responses::unknown_session(),
             EndpointOutcome::TooManySessions => responses::too_many_sessions(),
         }
@@ -276,19 +280,33 @@ impl Routes {
         [identity_permit, self.message_budget.acquire_many(kib).await.ok()]
     }
 
-    pub(super) async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
+    /// The endpoint of an identity. Opens it if needed.
+    pub(super) async fn endpoint(
+        &self,
+        identity: &Identity,
+        in_session: InSession,
+    ) -> stead::Result<Arc<Endpoint>> {
         let (slot, _ended) = {
             let mut endpoints = self.endpoints.lock();
             let known = endpoints.get(identity).and_then(|slot| slot.endpoint.get());
-            // One request is told that the thread has ended. After that, the thread is a new one.
-            let is_over = known.is_some_and(|endpoint| endpoint.end_was_reported());
+            // One request is told that the thread has ended. After that, the thread is a new one. A request without a session has
+            // nothing that could have ended, unless it was on its way meanwhile.
+            let is_over = known.is_some_and(|endpoint| {
+                endpoint.end_was_reported() || in_session == InSession::No && endpoint.was_ended_here()
+            });
             let ended = if is_over { endpoints.remove(identity) } else { None };
             (Arc::clone(endpoints.entry(identity.clone()).or_default()), ended)
         };
         *slot.last_used.lock() = Instant::now();
         let open = async || {
             let _opening = self.open_limit.acquire().await;
-            let live_stead = in_place(|| self.registry.get(identity)).await?;
+            let live_stead = in_place(|| {
+                if in_session == InSession::No {
+                    self.registry.drop_ended(identity);
+                }
+                self.registry.get(identity)
+            });
+            let live_stead = live_stead.await?;
             let (shutdown, lifetime) = (self.shutdown.child_token(), self.session_lifetime(identity));
             Ok(Arc::new(Endpoint::new(live_stead, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, lifetime, shutdown)))
         };
@@ -304,8 +322,13 @@ impl Routes {
     }
 
     /// Makes a stream end when its caller would be refused: its agent has lost access, its token isn't valid any more, or
-    /// it has no token and tokens are needed now.
-    fn end_when_access_is_lost(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
+    /// it has no token and tokens are needed now. The request with this id still gets an answer.
+    fn end_when_access_is_lost(
+        &self,
+        reply: HttpResponse,
+        id: Option<Value>,
+        caller: Caller,
+    ) -> HttpResponse {
         let is_stream = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         if !is_stream {
             return reply;
@@ -318,8 +341,16 @@ impl Routes {
                     None => tokens.was_any_created().is_ok_and(|was_any_created| !was_any_created),
                 }
         };
-        reply.map(|body| ConditionalBody::new(body, has_access).boxed())
+        let refusal = id.map(|id| responses::access_lost_event(&id));
+        reply.map(|body| ConditionalBody::new(body, refusal, has_access).boxed())
     }
+}
+
+/// Whether a request belongs to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InSession {
+    Yes,
+    No,
 }
 
 /// What has to be known of a request before the MCP library gets it.
@@ -398,17 +429,17 @@ mod tests {
         let tokens = Arc::new(Tokens::of(&config));
         let routes = Routes::new(registry, tokens, HttpOptions::default(), CancellationToken::new());
         let identity = |number: usize| Identity::agent("ann").with_thread(number.to_string());
-        let used = routes.endpoint(&identity(0)).await.unwrap();
+        let used = routes.endpoint(&identity(0), InSession::No).await.unwrap();
         for number in 1..200 {
-            routes.endpoint(&identity(number)).await.unwrap();
+            routes.endpoint(&identity(number), InSession::No).await.unwrap();
         }
         routes.evict_idle(Duration::from_secs(60)).await;
         assert_eq!(routes.endpoints.lock().len(), 200, "they were used a moment ago");
         routes.evict_idle(Duration::ZERO).await;
         assert_eq!(routes.endpoints.lock().keys().collect::<Vec<_>>(), [&identity(0)]);
-        assert!(Arc::ptr_eq(&used, &routes.endpoint(&identity(0)).await.unwrap()));
-        assert!(routes.endpoint(&Identity::agent("eve")).await.is_err());
+        assert!(Arc::ptr_eq(&used, &routes.endpoint(&identity(0), InSession::No).await.unwrap()));
+        assert!(routes.endpoint(&Identity::agent("eve"), InSession::No).await.is_err());
         assert_eq!(routes.endpoints.lock().len(), 1, "an endpoint that could not be opened leaves nothing");
-        routes.endpoint(&identity(7)).await.unwrap();
+        routes.endpoint(&identity(7), InSession::No).await.unwrap();
     }
 }

@@ -10,7 +10,7 @@ use stead::{Identity, generate_thread_name};
 
 use super::authenticate::Caller;
 use super::responses::{self, HttpResponse};
-use super::routes::{Routes, SMALL_MESSAGE, read_request};
+use super::routes::{InSession, Routes, SMALL_MESSAGE, read_request};
 use crate::in_place::in_place;
 use crate::mcp::{Endpoint, RequestKind, SESSION_HEADER, SESSION_IDLE_TIMEOUT, session_needed};
 
@@ -83,7 +83,7 @@ impl Routes {
         let Some(session) = self.session_threads.begin(&caller.identity, identity, limit) else {
             return responses::too_many_sessions();
         };
-        let endpoint = match self.endpoint(&session.identity).await {
+        let endpoint = match self.endpoint(&session.identity, InSession::Yes).await {
             Ok(endpoint) => endpoint,
             Err(error) => return responses::endpoint_unavailable(&error),
         };

@@ -92,6 +92,11 @@ impl Endpoint {
         self.live_stead.thread_has_ended()
     }
 
+    /// Whether this process has ended that thread.
+    pub(crate) fn was_ended_here(&self) -> bool {
+        self.live_stead.thread_was_ended_here()
+    }
+
     /// Whether a call has failed because that thread has ended.
     pub(crate) fn end_was_reported(&self) -> bool {
         self.live_stead.thread_end_was_reported()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead::{AccessScope, ApprovalPolicy, MemoryStore, Mount, Stead, VfsPath, Workspace};
+use stead::{AccessScope, ApprovalPolicy, Config, MemoryStore, Mount, Stead, VfsPath, Workspace};
 use stead_core::vfs::Overwrite;
 use stead_server::{LiveStead, ServerLimits};
 
@@ -223,4 +223,56 @@ fn a_call_that_is_cancelled_withdraws_its_question() {
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     assert_eq!(client.wait_for("notifications/cancelled")["params"]["requestId"], question["id"]);
     assert!(!stead.with_approval().vfs().exists("/n/x").unwrap());
+}
+
+/// A fork of a Workspace that asks about changes. The fork and the Workspace have changed one text at different lines.
+fn stead_with_a_changed_fork(directory: &std::path::Path) -> Stead {
+    let text = "[stores.n]\nkind = \"virtual\"\n[agents.a]\nforks = true\n[[agents.a.workspaces]]\nprefix = \"/n\"\n\
+                scope = \"rw\"\nstore = \"n\"\nask = \"changes\"\n";
+    let config = Config::parse(text, &directory.join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "a").unwrap().with_approval();
+    stead.vfs().write("/n/plan", "1\n2\n3\n4\n5\n").unwrap();
+    stead.vfs().write("/n/old", "x\n").unwrap();
+    let stead = stead.fork("/n", "draft").unwrap();
+    stead.vfs().write("/n/plan", "1\n2\n3\n4\nfive\n").unwrap();
+    stead.vfs().write("/forks/draft/plan", "one\n2\n3\n4\n5\n").unwrap();
+    stead.vfs().rename("/forks/draft/old", "/forks/draft/new", Overwrite::Refuse).unwrap();
+    Stead::open(&config, "a").unwrap()
+}
+
+#[test]
+fn g27_a_merge_asks_once_with_its_diff_and_merges_what_was_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let stead = stead_with_a_changed_fork(directory.path());
+    let merge = json!({ "name": "merge_fork", "arguments": { "fork": "draft" } });
+    let read = |path: &str| String::from_utf8(stead.with_approval().vfs().read(path).unwrap().bytes).unwrap();
+    let mut client = Client::with(&stead, json!({ "elicitation": {} }));
+    let mut answered = |changes_meanwhile: &dyn Fn(), action: &str| {
+        let id = client.send_request("tools/call", merge.clone());
+        let question = client.wait_for("elicitation/create");
+        changes_meanwhile();
+        client.send(
+            &json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action, "content": {} } }),
+        );
+        let answer = client.answer(id)["result"].take();
+        assert!(client.queued.iter().all(|message| message["method"] != "elicitation/create"), "asked twice");
+        (question["params"]["message"].as_str().unwrap().to_owned(), answer)
+    };
+    let expected = "May the agent `a` use `merge_fork` on `/n`?\nfork: \"draft\"\nmoved /n/old to /n/new\nmerged /n/plan\n@@ -1,2 +1,2 @@\n\
+                    -1\n+one\n 2";
+    let (question, answer) = answered(&|| (), "decline");
+    assert_eq!(question, expected);
+    assert_eq!(answer["isError"], true, "{answer}");
+    assert_eq!(read("/n/plan"), "1\n2\n3\n4\nfive\n");
+
+    // What the fork changes after the question was not shown, so it is not merged.
+    let write_to_fork = || drop(stead.with_approval().vfs().write("/forks/draft/secret", "later\n").unwrap());
+    let (_, answer) = answered(&write_to_fork, "accept");
+    assert_eq!((&answer["isError"], code(&answer)), (&json!(true), "conflict"), "{answer}");
+    assert_eq!(read("/n/plan"), "1\n2\n3\n4\nfive\n");
+
+    let (question, answer) = answered(&|| (), "accept");
+    assert!(question.contains("added /n/secret\n@@ -0,0 +1 @@\n+later"), "{question}");
+    assert_eq!(answer["isError"], false, "{answer}");
+    assert_eq!((&*read("/n/plan"), &*read("/n/secret")), ("one\n2\n3\n4\nfive\n", "later\n"));
 }

@@ -108,6 +108,29 @@ fn a_call_beyond_the_limit_of_waiting_calls_is_refused() {
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
 }
 
+/// A stead whose client has begun a merge and cancelled it, and the request of the merge. `None` if it was merged before the server
+/// knew of that, as can happen on a busy machine.
+fn cancelled_merge(kind: &str) -> Option<(tempfile::TempDir, Stead, Client, serde_json::Value)> {
+    let host = tempfile::tempdir().unwrap();
+    let stead = stead_with_a_changed_fork(kind, host.path());
+    let limits = ServerLimits { calls_per_identity: 1, ..ServerLimits::default() };
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, limits)));
+    client.initialize(json!({}));
+    let merge =
+        json!({ "name": "merge_fork", "arguments": { "fork": "draft" }, "_meta": { "progressToken": 1 } });
+    let id = client.send_request("tools/call", merge.clone());
+    client.wait_for("notifications/progress");
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+    );
+    // One call runs at a time, so this one is answered after the merge has ended.
+    assert_eq!(client.call("list_directory", json!({ "path": "/code" }))["isError"], false);
+    let is_merged = stead.vfs().exists("/code/tree").unwrap();
+    let is_answered = client.queued.iter().any(|message| message["id"] == id);
+    assert!(is_merged || !is_answered, "{kind}: a cancelled call is not answered");
+    (!is_merged).then_some((host, stead, client, merge))
+}
+
 /// A snapshot reads a directory of the host. If it is cancelled in the middle of a large file, it stops there, and the
 /// snapshot isn't created.
 #[test]
@@ -154,4 +177,42 @@ fn a_snapshot_that_is_cancelled_is_not_created() {
     let created = client.call("snapshot", json!({ "label": "now or never" }));
     assert_eq!(created["isError"], false, "{created}");
     assert_eq!(stead.snapshots(None).unwrap().len(), 1);
+}
+
+/// A Workspace and a fork of it that has changed many of its files.
+fn stead_with_a_changed_fork(kind: &str, host: &std::path::Path) -> Stead {
+    std::fs::create_dir(host.join("code")).unwrap();
+    let path = if kind == "physical" { "path = \"code\"" } else { "" };
+    let text = format!(
+        "[stores.code]\nkind = \"{kind}\"\n{path}\n[agents.a]\nforks = true\n[[agents.a.workspaces]]\n\
+         prefix = \"/code\"\nscope = \"rw\"\nstore = \"code\"\n"
+    );
+    let config = Config::parse(&text, &host.join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "a").unwrap().fork("/code", "draft").unwrap();
+    let mut batch = stead.vfs().batch();
+    for n in 0..1_000 {
+        let path = format!("/forks/draft/tree/{n}");
+        batch.write(path.as_str(), vec![b'x'; 64], &stead::vfs::WriteOptions::new()).unwrap();
+    }
+    batch.apply().unwrap();
+    stead
+}
+
+#[test]
+fn g29_a_merge_reports_its_progress_and_can_be_cancelled() {
+    for kind in ["virtual", "physical"] {
+        let cancelled = (0..8).find_map(|_| cancelled_merge(kind));
+        let (_host, stead, mut client, merge) = cancelled.expect("each merge ended before it was cancelled");
+        client.queued.clear();
+        let answer = client.request("tools/call", merge);
+        assert_eq!(answer["result"]["isError"], false, "{kind}: {answer}");
+        let reports = client.queued.iter().filter(|message| message["method"] == "notifications/progress");
+        let reports: Vec<_> = reports.map(|message| &message["params"]).collect();
+        let done: Vec<f64> = reports.iter().map(|report| report["progress"].as_f64().unwrap()).collect();
+        assert!(done.len() > 1 && done.is_sorted_by(|one, other| one < other), "{kind}: {done:?}");
+        let with_total =
+            reports.iter().filter(|report| report["total"].as_f64().is_some_and(|total| total >= 1_000.0));
+        assert!(with_total.count() > 0, "{kind}: {reports:?}");
+        assert!(stead.vfs().exists("/code/tree/999").unwrap(), "{kind}");
+    }
 }

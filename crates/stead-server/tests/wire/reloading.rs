@@ -1,6 +1,7 @@
 //! Changes of the configuration while clients are connected.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,29 @@ fn the_streams_of_an_agent_end_when_it_is_removed() {
 }
 
 #[test]
+fn f12_a_request_that_runs_while_its_agent_is_removed_gets_an_answer() {
+    let text = ONE_WORKSPACE.replace("scope = \"rw\"", "scope = \"rw\"\nask = \"changes\"");
+    let server = Server::with(&text, HttpOptions::default(), ServerLimits::default());
+    let (_, secret) = server.tokens().create(Identity::agent("ann"), None, SystemClock.now()).unwrap();
+    let session = server.session(Some(&secret), json!({ "elicitation": {} }));
+    let bearer = format!("Bearer {secret}");
+    let headers = [("Mcp-Session-Id", session.as_str()), ("Authorization", &bearer)];
+    server.post(&headers, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let arguments = json!({ "path": "/notes/a", "content": "1" });
+    let message = json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call",
+        "params": { "name": "write_file", "arguments": arguments } });
+    let mut stream = BufReader::new(server.send("POST", "/mcp", &headers, message.to_string().as_bytes()));
+    let mut lines = String::new();
+    while !lines.contains("elicitation/create") {
+        assert!(stream.read_line(&mut lines).unwrap() > 0, "{lines}");
+    }
+    fs::write(server.host.path().join("stead.toml"), text.replace("ann", "bob")).unwrap();
+    lines.clear();
+    while stream.read_line(&mut lines).unwrap() > 0 {}
+    assert!(lines.contains("\"id\":5") && lines.contains("you have lost access"), "{lines}");
+}
+
+#[test]
 fn clients_are_notified_that_lists_have_changed() {
     let host = tempfile::tempdir().unwrap();
     let file = host.path().join("stead.toml");
@@ -166,5 +190,36 @@ fn a_fork_that_a_tool_makes_or_discards_is_there_or_gone_at_the_next_call() {
         assert!(read.starts_with(&content), "{read}");
         // A search through everything doesn't meet a fork that is gone.
         assert!(!call("grep", json!({ "path": "/", "pattern": "round" })).contains("/forks"));
+    }
+}
+
+#[test]
+fn f69_what_changed_records_give_a_connected_agent_is_there_at_its_next_call() {
+    let host = tempfile::tempdir().unwrap();
+    let organization =
+        "[stores.shared]\nkind = \"memory\"\n[[organization]]\npath = \".\"\nstore = \"shared\"\n";
+    let put = |name: &str, text: &str| {
+        fs::write(host.path().join("new"), text).unwrap();
+        fs::rename(host.path().join("new"), host.path().join(name)).unwrap();
+    };
+    put("stead.toml", organization);
+    put("org.json", r#"{ "id": "acme", "toolWhitelist": ["write_file", "list_folders"] }"#);
+    put("teams.json", r#"[{ "id": "hr" }, { "id": "it" }]"#);
+    put("agents.json", r#"[{ "id": "ann", "teamId": "hr" }]"#);
+    let config = Config::read(&host.path().join("stead.toml")).unwrap();
+    let steads = SteadRegistry::of(&config, ServerLimits::default());
+    let mut client = Client::uninitialized(steads.get(&Identity::agent("acme/ann")).unwrap());
+    client.initialize(json!({}));
+    let mut may_write = |team: &str| {
+        let path = format!("/workspaces/{team}/private/a");
+        client.call("write_file", json!({ "path": path, "content": "1" }))["isError"] == false
+    };
+    assert_eq!(["hr", "it"].map(&mut may_write), [true, false]);
+    // Nobody calls `refresh`.
+    for (team, allowed) in [("it", [false, true]), ("hr", [true, false])] {
+        put("agents.json", &format!(r#"[{{ "id": "ann", "teamId": "{team}" }}]"#));
+        // For so long, what was read of the files counts as current.
+        std::thread::sleep(Duration::from_millis(40));
+        assert_eq!(["hr", "it"].map(&mut may_write), allowed, "{team}");
     }
 }

@@ -27,10 +27,14 @@ const ROWS_OF_REVISION: [&str; 3] = [
     "SELECT revision, kind, path, other_path FROM ledger_event WHERE volume = ?1 AND revision = ?2 AND seq >= 0 ORDER BY seq",
     "SELECT revision, path FROM empty_revision WHERE volume = ?1 AND revision = ?2",
 ];
-/// The same for all revisions, in the order of the tables' keys. A revision has rows in one volume only.
+/// The same for all revisions, in the order of the tables' keys. A revision has rows in one volume only. Events of ended threads
+/// count as if they were still in the ledger.
 const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
     "SELECT revision, kind, node, parent, name FROM node_change ORDER BY volume, revision, seq",
-    "SELECT revision, kind, path, other_path FROM ledger_event WHERE seq >= 0 ORDER BY volume, revision, seq",
+    "SELECT revision, kind, path, other_path FROM (
+       SELECT volume, revision, seq, kind, path, other_path FROM ledger_event WHERE seq >= 0
+       UNION ALL SELECT volume, revision, seq, kind, path, other_path FROM forgotten_event)
+     ORDER BY volume, revision, seq",
     "SELECT revision, path FROM empty_revision ORDER BY volume, revision",
 ];
 

@@ -247,3 +247,14 @@ impl AuditWorker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w34_the_time_of_access_waits_less_than_a_second_to_be_written() {
+        // It is written together with the records of reads.
+        assert!(BATCH_DELAY < Duration::from_secs(1));
+    }
+}

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
+use stead_core::AuditOutcome;
 use stead_core::name::escape_name;
 use uuid::Uuid;
 
@@ -20,6 +21,8 @@ use crate::database::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM, UNRECORDED};
 const VERSION_KEY: &str = ",\"version\":";
 /// A text that only the record of a restored backup contains.
 const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
+/// Texts that only the records of calls that ended threads contain.
+const THREAD_END_CALLS: [&str; 2] = [",\"call\":\"thread.destroy\",", ",\"call\":\"thread.sweep\","];
 /// How many revisions without a record are reported one by one.
 const MAX_LISTED: usize = 10;
 
@@ -45,6 +48,8 @@ pub(crate) struct RevisionCheck<'c> {
     recorded: RefCell<BTreeMap<i64, i64>>,
     /// Up to which revision history was removed, according to records.
     forgotten: RefCell<i64>,
+    /// The agents and threads whose end has a record.
+    ended_threads: RefCell<HashSet<(String, String)>>,
 }
 
 /// A row of `revision` without its number and time.
@@ -75,6 +80,7 @@ impl<'c> RevisionCheck<'c> {
             forgotten_unrecorded: meta(FORGOTTEN_UNRECORDED)?,
             recorded: RefCell::default(),
             forgotten: RefCell::default(),
+            ended_threads: RefCell::default(),
         })
     }
 
@@ -116,6 +122,35 @@ impl<'c> RevisionCheck<'c> {
                 ));
             }
         }
+        problems.extend(self.forgotten_problems()?);
+        Ok(problems)
+    }
+
+    /// Reports events that count as those of an ended thread, although no record says that such a thread has ended.
+    fn forgotten_problems(&self) -> Result<Vec<String>> {
+        let mut statement = self.conn.prepare("SELECT agent, name FROM thread WHERE ending IS NOT NULL")?;
+        let ending = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut ended = ending.collect::<rusqlite::Result<HashSet<(String, String)>>>()?;
+        ended.extend(self.ended_threads.borrow().iter().cloned());
+        let sql = "SELECT revision, path, other_path FROM forgotten_event WHERE revision > ?1 ORDER BY revision, seq";
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([self.forgotten_unrecorded])?;
+        let mut problems = Vec::new();
+        while let Some(row) = rows.next()? {
+            let paths = [Some(row.get::<_, Vec<u8>>(1)?), row.get(2)?];
+            let is_of_ended = |path: &Vec<u8>| {
+                thread_names(path)
+                    .any(|(agent, thread)| ended.contains(&(agent.to_owned(), thread.to_owned())))
+            };
+            let [path, _] = &paths;
+            if !paths.iter().flatten().all(is_of_ended) && problems.len() < MAX_LISTED {
+                problems.push(format!(
+                    "what version {} did to {} counts as forgotten with a thread, but there is no record of the thread's end",
+                    row.get::<_, i64>(0)?,
+                    escape_name(path.as_deref().unwrap_or_default())
+                ));
+            }
+        }
         Ok(problems)
     }
 
@@ -137,6 +172,12 @@ impl<'c> RevisionCheck<'c> {
             && let Ok(entry) = AuditEntry::parse(0, body)
         {
             self.recorded_restores.borrow_mut().insert(entry.at);
+        }
+        if THREAD_END_CALLS.iter().any(|call| body.contains(call))
+            && let Ok(AuditEntry { agent, thread: Some(thread), outcome, .. }) = AuditEntry::parse(0, body)
+            && outcome == AuditOutcome::Ok.as_str()
+        {
+            self.ended_threads.borrow_mut().insert((agent, thread));
         }
         if !body.contains(VERSION_KEY) {
             return Ok(None);
@@ -199,6 +240,15 @@ impl<'c> RevisionCheck<'c> {
         });
         Ok(row.optional()?)
     }
+}
+
+/// The agents and threads in whose directories, `threads/AGENT/THREAD`, a path may be.
+fn thread_names(path: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    let names: Vec<&str> = std::str::from_utf8(path).unwrap_or_default().split('/').collect();
+    (0..names.len()).filter_map(move |at| match names[at..] {
+        ["threads", agent, thread, ..] => Some((agent, thread)),
+        _ => None,
+    })
 }
 
 impl RevisionRow {

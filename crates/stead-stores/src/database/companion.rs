@@ -3,12 +3,10 @@
 //! A row of a change that may still be rolled back is pending: it stands above the row that it replaces, which stays until the
 //! change is known to be made. The newest row of a key counts. On a Virtual Store no row is ever pending.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stead_core::store::{
     Attr, CompanionRecord, CompanionRow, NodeId, NodePath, RecordKind, RecordQuery, RevisionNumber,
-    RowAction, Step, StorePath, StoredRecord, VersionTag,
+    RowAction, StorePath, StoredRecord, VersionTag,
 };
 use stead_core::{AuditOutcome, Operation, OperationId, StoreError, StoreResult};
 
@@ -20,26 +18,48 @@ use crate::database::schema::UNRECORDED;
 use crate::threads::rows;
 use crate::virtual_store::fork_sync;
 
-/// The steps that rows are filled from, with their paths, and their attributes once they are applied.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FilledSteps(BTreeMap<usize, (NodePath, StorePath, Option<Attr>)>);
+/// The steps that rows are filled from: by their indexes, with what the rows get once a step is applied. A change may have one
+/// for each of its steps.
+#[derive(Debug, Default)]
+pub(crate) struct FilledSteps(Vec<(usize, FilledStep)>);
+
+#[derive(Debug, Default)]
+struct FilledStep {
+    path: StorePath,
+    outcome: Option<FilledOutcome>,
+}
+
+/// What a step left.
+#[derive(Debug, Clone, Copy)]
+struct FilledOutcome {
+    node: NodeId,
+    size: u64,
+    tag: VersionTag,
+}
 
 impl FilledSteps {
-    /// The steps that the rows among the records name.
-    pub(crate) fn of<'a>(
-        records: &[CompanionRecord],
-        steps: impl Fn(usize) -> Option<&'a Step>,
-    ) -> StoreResult<Self> {
-        let mut filled = BTreeMap::new();
-        for record in records {
-            let CompanionRecord::Row(row) = record else { continue };
-            let Some(index) = row.step() else { continue };
-            let step = steps(index).ok_or_else(|| {
-                StoreError::Invalid("a companion record names a step that the change doesn't have".into())
-            })?;
-            filled.insert(index, (step.path().clone(), StorePath::empty(), None));
+    /// The steps that the rows among the records name, of a change with this many steps.
+    pub(crate) fn of(records: &[CompanionRecord], step_count: usize) -> StoreResult<Self> {
+        let step_of = |record: &CompanionRecord| match record {
+            CompanionRecord::Row(row) => row.step(),
+            _ => None,
+        };
+        let mut filled = Vec::with_capacity(records.iter().filter_map(step_of).count());
+        for index in records.iter().filter_map(step_of) {
+            if index >= step_count {
+                return Err(StoreError::Invalid(
+                    "a companion record names a step that the change doesn't have".into(),
+                ));
+            }
+            filled.push((index, FilledStep::default()));
         }
+        filled.sort_unstable_by_key(|(index, _)| *index);
+        filled.dedup_by_key(|(index, _)| *index);
         Ok(FilledSteps(filled))
+    }
+
+    fn position(&self, step: usize) -> Option<usize> {
+        self.0.binary_search_by_key(&step, |(index, _)| *index).ok()
     }
 
     /// Finds the step's path from the root, before the step is applied. `path_of_node` is asked if the path starts at
@@ -47,28 +67,31 @@ impl FilledSteps {
     pub(crate) fn begin<E>(
         &mut self,
         step: usize,
+        at: &NodePath,
         path_of_node: impl FnOnce(NodeId) -> std::result::Result<StorePath, E>,
     ) -> std::result::Result<(), E> {
-        if let Some((node_path, path, _)) = self.0.get_mut(&step) {
-            *path = if node_path.base == NodeId::ROOT {
-                node_path.path.clone()
-            } else {
-                path_of_node(node_path.base)?.join(&node_path.path)
-            };
+        if let Some(position) = self.position(step) {
+            let path =
+                if at.base == NodeId::ROOT { at.path.clone() } else { path_of_node(at.base)?.join(&at.path) };
+            self.0[position].1 = FilledStep { path, outcome: None };
         }
         Ok(())
     }
 
     /// Takes the attributes that the step left.
     pub(crate) fn finish(&mut self, step: usize, attr: Option<Attr>) {
-        if let Some((_, _, filled_attr)) = self.0.get_mut(&step) {
-            *filled_attr = attr;
+        if let Some(position) = self.position(step) {
+            let outcome = |Attr { node, size, tag, .. }| FilledOutcome { node, size, tag };
+            self.0[position].1.outcome = attr.map(outcome);
         }
     }
 
-    fn get(&self, step: Option<usize>) -> (Option<&StorePath>, Option<Attr>) {
-        match step.and_then(|step| self.0.get(&step)) {
-            Some((_, path, attr)) => (Some(path), *attr),
+    fn get(&self, step: Option<usize>) -> (Option<&StorePath>, Option<FilledOutcome>) {
+        match step.and_then(|step| self.position(step)) {
+            Some(position) => {
+                let FilledStep { path, outcome } = &self.0[position].1;
+                (Some(path), *outcome)
+            }
             None => (None, None),
         }
     }
@@ -130,6 +153,8 @@ impl WriteTransaction<'_> {
                             )?
                             .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
                     }
+                    ManifestChange { volume, operation, revision, records }
+                        .take_back_tags(self.conn, operations)?;
                     if fork_sync::has_syncs(self.conn)? {
                         // The undo of a sync, or of its undo, may change what a fork of a host directory shows.
                         self.invalidate_directories()?;
@@ -139,11 +164,16 @@ impl WriteTransaction<'_> {
                 CompanionRecord::ForkSync(sync) => {
                     self.write_fork_sync(volume, operation, revision.is_some(), sync)?;
                 }
+                CompanionRecord::RestoresFork(restored) => {
+                    if let Some(made) = revision {
+                        self.restore_fork_bases(volume, operation, made, *restored)?;
+                    }
+                }
                 CompanionRecord::Manifest(edit) => {
                     ManifestChange { volume, operation, revision, records }.edit(self.conn, edit)?;
                 }
                 // `check_leases` has checked the lease in this transaction, and the Store has written the manifest's rows.
-                CompanionRecord::Lease(_) | CompanionRecord::Managed(_) => {}
+                CompanionRecord::Lease(_) | CompanionRecord::Managed(_) | CompanionRecord::Returning(_) => {}
             }
         }
         Ok(())
@@ -214,7 +244,9 @@ impl WriteTransaction<'_> {
                 // manifests are taken back with the ledger's rows.
                 CompanionRecord::Lease(_)
                 | CompanionRecord::ForkSync(_)
+                | CompanionRecord::RestoresFork(_)
                 | CompanionRecord::Managed(_)
+                | CompanionRecord::Returning(_)
                 | CompanionRecord::Manifest(_) => {}
                 CompanionRecord::Row(_) => remove_pending_rows(self.conn, volume, revision)?,
             }
@@ -253,7 +285,7 @@ fn write_row(conn: &Connection, row: &CompanionRow, change: &ChangeRecords<'_>) 
         RowAction::Remove if change.is_pending => None,
         RowAction::Remove => return Ok(()),
     };
-    let (path, attr) = change.filled.get(row.step());
+    let (path, outcome) = change.filled.get(row.step());
     conn.prepare_cached(
         "INSERT INTO companion_record(volume, kind, key, revision, path, node, size, tag, data, pending)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -264,9 +296,9 @@ fn write_row(conn: &Connection, row: &CompanionRow, change: &ChangeRecords<'_>) 
         key,
         change.revision,
         path.map(StorePath::as_bytes),
-        attr.map(|attr| attr.node.0.cast_signed()),
-        attr.map(|attr| attr.size.cast_signed()),
-        attr.map(|attr| attr.tag.0.to_be_bytes()),
+        outcome.map(|outcome| outcome.node.0.cast_signed()),
+        outcome.map(|outcome| outcome.size.cast_signed()),
+        outcome.map(|outcome| outcome.tag.0.to_be_bytes()),
         data,
         change.is_pending
     ])?;

@@ -71,8 +71,8 @@ use crate::threads::LeaseHolder;
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::dir_cache::DirCache;
 use crate::virtual_store::entry_row::DIRECTORY_MODE;
-use crate::virtual_store::fork;
 use crate::virtual_store::layers::{self, Layer};
+use crate::virtual_store::{fork, fork_part};
 
 /// More node ids than running processes may have leased.
 pub(crate) const MAX_LEASED_NODES: i64 = 1 << 24;
@@ -322,16 +322,22 @@ impl Database {
         Ok(VirtualStore::new(self.clone(), volume, id))
     }
 
-    /// Removes a volume. Its content is freed once nothing else refers to it. A volume with forks can't be removed.
+    /// Removes a volume and, if it is a fork, the volumes of its parts. Their content is freed once nothing else refers to it. A
+    /// fork with forks is gone at once, and what these need of it goes with the last of them. Another volume with forks can't be
+    /// removed.
     pub(crate) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.write_reserved(CommitSync::AsConfigured, move |transaction| {
-            fork::refuse_if_forked(transaction.conn, id)?;
-            remove_volume(transaction.conn, id)?;
-            fork::remove_unused_layers(transaction.conn)?;
-            transaction.invalidate_directories()
+        let removed = self.0.write_reserved(CommitSync::AsConfigured, move |transaction| {
+            let conn = transaction.conn;
+            let mut volumes = fork_part::part_volumes(conn, id)?;
+            volumes.push(id);
+            volumes.iter().try_for_each(|volume| fork::refuse_if_forked(conn, *volume))?;
+            volumes.extend(fork_part::left_beside(conn, id)?);
+            fork::remove_volumes(conn, &volumes)?;
+            transaction.invalidate_directories()?;
+            Ok(volumes)
         })?;
-        self.0.volumes.lock().retain(|_, cached| cached.id != id);
+        self.0.forget_volumes_in(&removed);
         Ok(())
     }
 
@@ -523,6 +529,16 @@ impl DatabaseInner {
         }
     }
 
+    /// A connection for one short read that often follows a write of this process: the one that writes, unless it is in use. Its
+    /// cache has what it wrote, whereas a commit makes the caches of the readers useless.
+    pub(crate) fn reader_after_write(&self) -> Result<ReadConnection<'_>> {
+        let writer = self.readers.as_ref().and_then(|_| self.writer.try_lock());
+        match writer.map(|writer| MutexGuard::try_map(writer, |writer| writer.conn.as_mut())) {
+            Some(Ok(conn)) => Ok(ReadConnection::Writer(conn)),
+            Some(Err(_)) | None => self.reader(),
+        }
+    }
+
     /// Opens the connection that writes, unless it is open. Call it before taking the writer lock, which it may take
     /// itself.
     pub(crate) fn open_writer(&self) -> StoreResult<()> {
@@ -690,6 +706,7 @@ pub(crate) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> 
         "usage",
         "directory_time",
         "fork",
+        "fork_part",
         "fork_sync",
         "fork_sync_node",
         "fingerprint",

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, MappedMutexGuard, Mutex};
 use rusqlite::Connection;
@@ -14,6 +14,10 @@ use crate::database::schema::{ConnectionRole, connect};
 /// How many connections there are at most. More would only wait for a processor, and each has its own cache.
 static MAX_CONNECTIONS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get()).clamp(4, 8));
+
+/// How long a caller waits for a connection before one more is opened. A caller may hold a connection, or wait for threads of its own,
+/// while it takes another one. If all callers did that at the same time, they would wait for each other for ever.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// The reading connections of a database file.
 pub(crate) struct ReaderPool {
@@ -28,6 +32,8 @@ pub(crate) struct ReaderPool {
 struct PoolState {
     idle: Vec<Connection>,
     open_count: usize,
+    /// How many callers wait.
+    waiting: usize,
 }
 
 impl ReaderPool {
@@ -39,7 +45,7 @@ impl ReaderPool {
         first: Option<Connection>,
     ) -> Self {
         let idle: Vec<_> = first.into_iter().collect();
-        let state = PoolState { open_count: idle.len(), idle };
+        let state = PoolState { open_count: idle.len(), idle, waiting: 0 };
         ReaderPool { path, role, wait_timeout, state: Mutex::new(state), returned: Condvar::new() }
     }
 
@@ -48,19 +54,22 @@ impl ReaderPool {
         &self.path
     }
 
-    /// Returns a connection; waits for one if all are in use.
+    /// Returns a connection; waits for one if all are in use, but not for ever.
     pub(crate) fn take(&self) -> Result<ReadConnection<'_>> {
         let mut state = self.state.lock();
+        let deadline = Instant::now() + LONGEST_WAIT;
         loop {
             // The connection that was used last has the warmest cache.
             if let Some(conn) = state.idle.pop() {
                 return Ok(ReadConnection::Pooled { readers: self, conn: Some(conn) });
             }
-            if state.open_count < *MAX_CONNECTIONS {
+            if state.open_count < *MAX_CONNECTIONS || Instant::now() >= deadline {
                 state.open_count += 1;
                 break;
             }
-            self.returned.wait(&mut state);
+            state.waiting += 1;
+            self.returned.wait_until(&mut state, deadline);
+            state.waiting -= 1;
         }
         drop(state);
         // From here on, dropping this gives the place in the pool back, also if connecting fails.
@@ -73,12 +82,21 @@ impl ReaderPool {
 
     fn return_connection(&self, conn: Option<Connection>) {
         let mut state = self.state.lock();
-        match conn {
-            Some(conn) => state.idle.push(conn),
-            None => state.open_count -= 1,
-        }
+        let is_kept = state.open_count <= *MAX_CONNECTIONS || state.waiting > 0;
+        let closed = match conn {
+            Some(conn) if is_kept => {
+                state.idle.push(conn);
+                None
+            }
+            conn => {
+                state.open_count -= 1;
+                conn
+            }
+        };
         drop(state);
         self.returned.notify_one();
+        // Without the lock, because closing takes a while.
+        drop(closed);
     }
 }
 
@@ -108,5 +126,31 @@ impl Drop for ReadConnection<'_> {
         if let ReadConnection::Pooled { readers, conn } = self {
             readers.return_connection(conn.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_that_hold_connections_and_take_more_do_not_wait_for_each_other_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        drop(Connection::open(&path).unwrap());
+        let pool = ReaderPool::new(path, ConnectionRole::Reader, Duration::from_secs(1), None);
+        let all_hold_one = std::sync::Barrier::new(*MAX_CONNECTIONS);
+        std::thread::scope(|scope| {
+            for _ in 0..*MAX_CONNECTIONS {
+                scope.spawn(|| {
+                    let _first = pool.take().unwrap();
+                    all_hold_one.wait();
+                    let _second = pool.take().unwrap();
+                });
+            }
+        });
+        let state = pool.state.lock();
+        assert_eq!(state.open_count, state.idle.len(), "all were returned");
+        assert!((1..=*MAX_CONNECTIONS).contains(&state.open_count), "{} stay open", state.open_count);
     }
 }

@@ -196,8 +196,8 @@ CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label)
 
 -- Who owns a fork, who made it, and of which Workspace. `path` is the part of the volume that the fork shows; `protect`,
 -- `hide`, `scratch`, `quota` (JSON) and `ask` are the Workspace's. `omitted` is a JSON array of paths inside the fork: the nested
--- Workspaces of its maker, which are not part of it. `origin` is the agent whose Workspace the content comes from: the maker or,
--- for a fork of a fork, the `origin` of the first one.
+-- Workspaces of its maker. The volume shows nothing there: a part of the fork does, or nothing. `origin` is the agent whose Workspace
+-- the content comes from: the maker or, for a fork of a fork, the `origin` of the first one.
 CREATE TABLE fork(
   owner TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -216,6 +216,32 @@ CREATE TABLE fork(
   PRIMARY KEY(owner, name)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX fork_volume ON fork(volume);
+
+-- The parts of forks: a nested Workspace that was forked with the one around it has a volume of its own. `place` is where it is in
+-- the fork, and `scope` what the owner may do there. `fork` is the volume of the fork itself, and NULL until that is made, with the
+-- same `made_by`. The other columns are those of `fork`. A part is removed with its fork.
+CREATE TABLE fork_part(
+  volume INTEGER PRIMARY KEY,
+  fork INTEGER,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  place TEXT NOT NULL,
+  scope TEXT NOT NULL,
+  made_by BLOB NOT NULL,
+  created_by TEXT NOT NULL,
+  prefix TEXT NOT NULL,
+  path TEXT NOT NULL,
+  protect TEXT NOT NULL,
+  hide TEXT NOT NULL,
+  scratch TEXT NOT NULL,
+  quota TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  ask TEXT NOT NULL,
+  omitted TEXT NOT NULL,
+  origin TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX fork_part_place ON fork_part(owner, name, place, made_by);
+CREATE INDEX fork_part_fork ON fork_part(fork);
 
 -- A volume that holds what the forks of a host directory have taken over from it: each name when a fork first changed something
 -- there. Its rows hold since revision `since`, the one at which the first fork was made. `location` is the directory's, as in
@@ -244,7 +270,7 @@ CREATE TABLE taken_name(
 CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
 
 -- Up to which revision a fork (`volume`) has taken in the changes of the volume `target` that it was made from: when it was made
--- (number 0), and with every update and merge since. `operation` is what took them in, and `merge_operation` the merge of the
+-- (number 0), and with every update and merge since. It has the rows of the target's manifest up to `manifest_revision`. `operation` is what took them in, and `merge_operation` the merge of the
 -- fork into its target that this belongs to. A sync doesn't count if one of the two is undone, or if the sync that counted when it
 -- was planned (`based_on`) doesn't count.
 CREATE TABLE fork_sync(
@@ -253,6 +279,7 @@ CREATE TABLE fork_sync(
   based_on INTEGER,
   target INTEGER NOT NULL,
   target_revision INTEGER NOT NULL,
+  manifest_revision INTEGER NOT NULL,
   operation BLOB,
   merge_operation BLOB,
   PRIMARY KEY(volume, number)
@@ -260,7 +287,9 @@ CREATE TABLE fork_sync(
 CREATE INDEX fork_sync_target ON fork_sync(target, target_revision);
 
 -- Nodes that differ from the rest of a sync: those whose base is still the target's `base_revision`, because their changes were in
--- conflict or left out, and those that were written with conflict markers.
+-- conflict or left out, or the fork's owner may not see them; those that were written with conflict markers; and those that have no
+-- base (neither of the two), because the target has moved them to where the fork's owner can't see them. `is_marked` is 1 for those with
+-- markers, and 2 for those with a `base_revision` that the target has moved to where the fork's owner can't see them.
 CREATE TABLE fork_sync_node(
   volume INTEGER NOT NULL,
   number INTEGER NOT NULL,
@@ -318,10 +347,11 @@ CREATE TABLE managed_workspace(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX managed_workspace_volume ON managed_workspace(volume);
 
--- The manifest: one row for each file in the directory of a category. `path` is relative to the managed directory. Times are
--- RFC 3339 in UTC with milliseconds. `tags` has commas between the tags. The row is as it is since revision `since`.
+-- The manifest: one row for each file in the directory of a category. `id` comes from the node counter, so it is never used again.
+-- `path` is relative to the managed directory. Times are RFC 3339 in UTC with milliseconds. `tags` has commas between the tags. The
+-- row is as it is since revision `since`.
 CREATE TABLE workspace_files(
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   workspace TEXT NOT NULL,
   path TEXT NOT NULL,
   category TEXT NOT NULL,
@@ -336,9 +366,34 @@ CREATE TABLE workspace_files(
   since INTEGER NOT NULL,
   UNIQUE(workspace, path)
 ) STRICT;
-CREATE INDEX workspace_files_written ON workspace_files(workspace, modified_at);
+-- Each index is one more page that every new file writes. A list of all categories merges theirs.
 CREATE INDEX workspace_files_category ON workspace_files(workspace, category, modified_at);
 CREATE INDEX workspace_files_name ON workspace_files(workspace, original_name);
+-- The few files whose name isn't the end of their path any more, for searches.
+CREATE INDEX workspace_files_renamed ON workspace_files(workspace, original_name)
+  WHERE substr(path, -length(original_name)) <> original_name;
+
+-- The tags of `workspace_files`, one row for each tag of a file: `file` is the row's `id`, and `written` its `modified_at`. Triggers
+-- keep it where tags change and where rows go. What inserts a row with tags adds them, and what sets `modified_at` of such a row sets
+-- `tags`, too: a trigger that each write of a file ran would cost more than the row.
+CREATE TABLE workspace_file_tag(
+  workspace TEXT NOT NULL,
+  tag TEXT NOT NULL,
+  written TEXT NOT NULL,
+  file INTEGER NOT NULL,
+  PRIMARY KEY(workspace, tag, written, file)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER workspace_files_tags_removed AFTER DELETE ON workspace_files WHEN OLD.tags <> '' BEGIN
+  DELETE FROM workspace_file_tag WHERE workspace = OLD.workspace AND written = OLD.modified_at AND file = OLD.id
+    AND tag IN (SELECT value FROM json_each('[' || replace(json_quote(OLD.tags), ',', '","') || ']'));
+END;
+CREATE TRIGGER workspace_files_tags_changed AFTER UPDATE OF workspace, tags ON workspace_files
+  WHEN OLD.tags <> '' OR NEW.tags <> '' BEGIN
+  DELETE FROM workspace_file_tag WHERE workspace = OLD.workspace AND written = OLD.modified_at AND file = OLD.id
+    AND tag IN (SELECT value FROM json_each('[' || replace(json_quote(OLD.tags), ',', '","') || ']'));
+  INSERT OR IGNORE INTO workspace_file_tag(workspace, tag, written, file) SELECT NEW.workspace, value, NEW.modified_at, NEW.id
+    FROM json_each('[' || replace(json_quote(NEW.tags), ',', '","') || ']');
+END;
 
 -- Rows of the manifest as they were from revision `since` until just before revision `until`.
 CREATE TABLE workspace_file_history(
@@ -378,6 +433,18 @@ CREATE TABLE ledger_event(
   PRIMARY KEY(volume, revision, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ledger_event_displaced ON ledger_event(volume, revision, seq) WHERE displaced = 1;
+
+-- Events of threads that have ended, as far as their revision has other rows in `ledger_event`: the digest in the record of the
+-- revision covers all of them. Nothing but the check of the audit reads these rows.
+CREATE TABLE forgotten_event(
+  volume INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  path BLOB NOT NULL,
+  other_path BLOB,
+  PRIMARY KEY(volume, revision, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Actions that are about to happen: in which staging directory, in which use of its intent log, and how to undo them (JSON). The
 -- row is deleted when the change is known to have been made or rolled back.

@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for the rows that do, and what is wrong with them.
-const RULES: [(&str, &str); 21] = [
+const RULES: [(&str, &str); 23] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -105,6 +105,18 @@ const RULES: [(&str, &str); 21] = [
         "SELECT f.id FROM workspace_files f WHERE NOT EXISTS
            (SELECT 1 FROM managed_workspace m JOIN volume v ON v.id = m.volume WHERE m.workspace = f.workspace)",
         "is a row of a manifest whose Workspace doesn't exist",
+    ),
+    (
+        "SELECT t.file FROM workspace_file_tag t WHERE NOT EXISTS (SELECT 1 FROM workspace_files f WHERE f.id = t.file
+           AND f.workspace = t.workspace AND f.modified_at = t.written AND instr(',' || f.tags || ',', ',' || t.tag || ',') > 0)
+         UNION SELECT f.id FROM workspace_files f, json_each('[' || replace(json_quote(f.tags), ',', '\",\"') || ']') j
+         WHERE f.tags <> '' AND NOT EXISTS (SELECT 1 FROM workspace_file_tag t WHERE t.workspace = f.workspace AND t.tag = j.value
+           AND t.written = f.modified_at AND t.file = f.id)",
+        "is a row of a manifest whose tags aren't those by which it is found",
+    ),
+    (
+        "SELECT id FROM workspace_files WHERE id >= (SELECT value FROM meta WHERE id = 2)",
+        "is a row of a manifest with a number that the database hasn't reached",
     ),
     (
         "SELECT v.id FROM volume v WHERE v.thread IS NOT NULL AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = v.thread)

@@ -2,14 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::manifest::forget_roots_below;
+use crate::database::schema::FORGOTTEN_UNRECORDED;
+
+/// That an event is about a path or something below it alone.
+const IS_BELOW: &str = "((path = ?2 OR (path >= ?3 AND path < ?4))
+  AND (other_path IS NULL OR other_path = ?2 OR (other_path >= ?3 AND other_path < ?4)))";
 
 /// Removes what a ledger has of a path and everything below it: events, usage counters, and what snapshots have captured. An
 /// event that moved something out of there or into there stays. Returns the events whose displaced content was kept.
+///
+/// Where other events of a revision stay, the check of the audit needs the removed ones, too: they go to `forgotten_event`.
 pub(super) fn forget_below(
     transaction: &mut WriteTransaction<'_>,
     volume: i64,
@@ -18,18 +25,24 @@ pub(super) fn forget_below(
     let conn = transaction.conn;
     // In byte order, everything below `a` lies from `a/` up to `a0`, `0` being the byte after `/`.
     let (low, high) = ([path, b"/"].concat(), [path, b"0"].concat());
-    let mut statement = conn.prepare_cached(
-        "DELETE FROM ledger_event WHERE volume = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))
-           AND (other_path IS NULL OR other_path = ?2 OR (other_path >= ?3 AND other_path < ?4))
-         RETURNING revision, seq, displaced",
-    )?;
+    let paths = params![volume, path, low, high];
+    move_forgotten(transaction, paths)?;
+    let mut statement = conn.prepare_cached(&format!(
+        "DELETE FROM ledger_event WHERE volume = ?1 AND {IS_BELOW} RETURNING revision, seq, displaced"
+    ))?;
     let mut with_content = Vec::new();
-    let mut rows = statement.query(params![volume, path, low, high])?;
+    let mut rows = statement.query(paths)?;
     while let Some(row) = rows.next()? {
         if row.get(2)? {
             with_content.push((row.get(0)?, row.get(1)?));
         }
     }
+    // The last events of a revision may have gone now.
+    conn.prepare_cached(
+        "DELETE FROM forgotten_event AS f WHERE volume = ?1
+           AND NOT EXISTS (SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = f.revision)",
+    )?
+    .execute([volume])?;
     for table in ["ledger_usage", "empty_revision"] {
         let sql =
             format!("DELETE FROM {table} WHERE volume = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))");
@@ -45,6 +58,25 @@ pub(super) fn forget_below(
         transaction.invalidate_directories()?;
     }
     Ok(with_content)
+}
+
+/// Copies to `forgotten_event` the events that are to be removed from revisions of which other events stay.
+fn move_forgotten(transaction: &mut WriteTransaction<'_>, paths: &[&dyn ToSql]) -> Result<()> {
+    let conn = transaction.conn;
+    let mut statement = conn.prepare_cached(&format!(
+        "INSERT INTO forgotten_event(volume, revision, seq, kind, path, other_path)
+         SELECT volume, revision, seq, kind, path, other_path FROM ledger_event e WHERE volume = ?1 AND seq >= 0 AND {IS_BELOW}
+           AND EXISTS (SELECT 1 FROM ledger_event WHERE volume = ?1 AND revision = e.revision AND seq >= 0 AND NOT {IS_BELOW})
+         RETURNING revision"
+    ))?;
+    let revisions = statement.query_map(paths, |row| row.get::<_, i64>(0))?;
+    let newest = revisions.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().max();
+    if let (Some(newest), None) = (newest, transaction.chain()) {
+        // Nothing will say in the audit that the thread has ended.
+        conn.prepare_cached("UPDATE meta SET value = max(value, ?2) WHERE id = ?1")?
+            .execute([FORGOTTEN_UNRECORDED, newest])?;
+    }
+    Ok(())
 }
 
 /// Removes what a capture volume has, or had at any revision, at a path and below it.

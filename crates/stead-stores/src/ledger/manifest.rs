@@ -38,7 +38,7 @@ fn file_effect(row: &LedgerRow) -> Option<FileEffect> {
     match row.kind {
         // Placed, replaced and written into.
         1 | 2 | 6 => match detail.after?.file_size() {
-            Some(size) => Some(FileEffect::Put { path, size }),
+            Some(size) => Some(FileEffect::Put { path, size, is_new: row.kind == 1 }),
             // A symlink has taken the place of a file.
             None if row.kind == 2 => Some(FileEffect::Remove { path }),
             None => None,

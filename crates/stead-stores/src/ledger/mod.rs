@@ -208,7 +208,7 @@ pub(crate) struct UsageDelta {
 }
 
 /// Everything that is written before an action.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct PlannedChange {
     pub(crate) operation: Operation,
     /// The change's revision, if it has one already.
@@ -222,7 +222,7 @@ pub(crate) struct PlannedChange {
     pub(crate) new_counters: Vec<(Vec<u8>, Usage)>,
     pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
-    pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) records: Arc<Vec<CompanionRecord>>,
     pub(crate) filled: FilledSteps,
     pub(crate) sync_policy: SyncPolicy,
 }
@@ -234,7 +234,7 @@ pub(crate) struct RolledBackChange {
     pub(crate) operation: OperationId,
     pub(crate) deltas: Vec<UsageDelta>,
     /// The companion records that were written with it. They are compensated, with this outcome.
-    pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) records: Arc<Vec<CompanionRecord>>,
     pub(crate) outcome: AuditOutcome,
 }
 

@@ -13,7 +13,9 @@ use crate::database::batch::WriteTransaction;
 use crate::database::companion::ChangeRecords;
 use crate::database::error::{Result, from_io};
 use crate::database::group_commit::CommitSync;
-use crate::database::manifest::{ManagedRoots, ManifestChange, SqlManifest, remove_rows_of, roll_back_rows};
+use crate::database::manifest::{
+    ManagedRoots, ManifestChange, RolledBackRows, SqlManifest, remove_rows_of, roll_back_rows,
+};
 use crate::database::{DatabaseInner, remove_volume};
 use crate::ledger::forget::forget_below;
 use crate::ledger::manifest::file_effects;
@@ -123,7 +125,8 @@ impl Ledger for SqliteLedger {
             }
             for revision in &not_applied {
                 forget_intents(transaction, volume, *revision)?;
-                roll_back_rows(transaction.conn, volume, *revision)?;
+                // The records of the process that died aren't known.
+                roll_back_rows(transaction.conn, volume, *revision, RolledBackRows::Any)?;
                 forget_rows(transaction, volume, *revision)?;
                 transaction.discard_records(volume, *revision)?;
             }
@@ -174,9 +177,15 @@ impl Ledger for SqliteLedger {
         self.database.write_reserved(CommitSync::AsConfigured, {
             let volume = self.volume;
             move |transaction| {
-                for table in
-                    ["ledger_event", "intent", "ledger_usage", "undone", "empty_revision", "companion_record"]
-                {
+                for table in [
+                    "ledger_event",
+                    "forgotten_event",
+                    "intent",
+                    "ledger_usage",
+                    "undone",
+                    "empty_revision",
+                    "companion_record",
+                ] {
                     transaction.conn.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [volume])?;
                 }
                 remove_rows_of(transaction.conn, volume)?;
@@ -235,7 +244,7 @@ impl FinishedChanges {
         }
         for RolledBackChange { revision, operation, deltas, records, outcome } in &self.rolled_back {
             forget_intents(transaction, volume, *revision)?;
-            roll_back_rows(transaction.conn, volume, *revision)?;
+            roll_back_rows(transaction.conn, volume, *revision, RolledBackRows::of(records))?;
             forget_rows(transaction, volume, *revision)?;
             for delta in deltas {
                 add_to_counter(transaction, volume, &delta.path, -delta.bytes, -delta.files)?;
@@ -294,7 +303,7 @@ fn insert_change(
     if !roots.is_empty() {
         let effects = file_effects(&change.rows);
         let (operation, records) = (&change.operation, &*change.records);
-        ManifestChange { volume, operation, revision, records }.write(transaction.conn, &roots, &effects)?;
+        ManifestChange { volume, operation, revision, records }.write(transaction, &roots, &effects)?;
     }
     transaction.write_records(&ChangeRecords {
         volume,

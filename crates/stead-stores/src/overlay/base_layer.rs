@@ -22,8 +22,10 @@ use crate::virtual_store::VirtualStore;
 use crate::virtual_store::change::quota::UsageAmount;
 use crate::virtual_store::content::PreparedContent;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
-use crate::virtual_store::fork::{insert_fork, make_fork_volume, namespace_of, set_thread};
+use crate::virtual_store::fork::{insert_fork, make_fork_volume, set_thread};
+use crate::virtual_store::fork_part::namespace_of;
 use crate::virtual_store::fork_sync;
+use crate::virtual_store::history::path_of;
 use crate::virtual_store::layers::{self, Layer};
 use crate::virtual_store::tree::VolumeTree;
 
@@ -99,7 +101,7 @@ impl OverlayStore {
             // Fails now if there is no such snapshot.
             lower.get()?;
         }
-        let namespace = namespace_of(&fork.owner, &fork.name)?;
+        let namespace = namespace_of(fork)?;
         let id = volume_store_id(database.id(), &namespace);
         let (fork, name) = (fork.clone(), namespace.clone());
         let (volume, since) = database.0.write(CommitSync::AsConfigured, move |transaction| {
@@ -230,10 +232,19 @@ impl BaseLayer {
             self.index.write().keep_paths(epoch);
             return Ok(());
         };
-        let as_of = fork_sync::synced_revision(conn, vol)?;
+        let sync = fork_sync::mirror_sync(conn, vol)?;
         let base_layers = [Layer { vol: self.volume, as_of: self.since }];
-        let tree = VolumeTree { conn, vol, root, as_of, base_layers: &base_layers, overlay: None };
-        self.index.write().update_paths(epoch, &tree)
+        let tree = |as_of| VolumeTree { conn, vol, root, as_of, base_layers: &base_layers, overlay: None };
+        let synced = tree(sync.as_ref().map(|sync| sync.target_revision.0));
+        self.index.write().update_paths(epoch, |node| {
+            // Where the directory is by now is out of the sight of the fork's owner.
+            let id = NodeId(node.cast_unsigned());
+            let sync = sync.as_ref().filter(|sync| sync.out_of_sight.contains(&id));
+            match sync.and_then(|sync| sync.behind.get(&id)) {
+                Some(revision) => path_of(&tree(Some(revision.0)), node),
+                None => path_of(&synced, node),
+            }
+        })
     }
 
     /// Calls `use_index` with the index as it is.
@@ -417,7 +428,7 @@ impl OverlayStore {
                 .optional()?;
             let tag = tag.ok_or_else(|| corrupt("a name was taken over without its version tag"))?;
             let tag = VersionTag(u128::from_le_bytes(tag));
-            let path = crate::virtual_store::history::path_of(&tree, number)?;
+            let path = path_of(&tree, number)?;
             let path = path.ok_or_else(|| corrupt("a name was taken over without its directory"))?;
             Ok(Some(TakenOver { path, tag, attr: Attr { tag, ..row.attr() } }))
         };

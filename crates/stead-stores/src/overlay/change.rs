@@ -28,7 +28,7 @@ impl OverlayStore {
             self.take_over_paths(&prepared)?;
         }
         let mut live_facts = LiveFacts::default();
-        let step_count = prepared.steps.lock().len();
+        let step_count = prepared.steps.lock().steps.len();
         for _ in 0..TRIES_PER_STEP * (step_count + 1) {
             let facts = Arc::new(std::mem::take(&mut live_facts));
             match self.upper.apply_over_directory(&prepared, Arc::clone(&facts))? {
@@ -47,8 +47,9 @@ impl OverlayStore {
     fn take_over_paths(&self, prepared: &PreparedChange) -> StoreResult<()> {
         let monitor = prepared.monitor.as_ref();
         let steps = prepared.steps.lock();
+        let steps = &steps.steps;
         let only_step = steps.len() == 1;
-        for (index, (step, _)) in steps.iter().enumerate() {
+        for (index, step) in steps.iter().enumerate() {
             for at in paths_of(step) {
                 match self.take_over_path(at, monitor) {
                     Ok(()) => {}

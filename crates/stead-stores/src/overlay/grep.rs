@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use stead_core::search::{DirectoryRules, FileHits, Grep, GrepSearcher, Hits};
-use stead_core::store::{NodeKind, NodePath, OpenContent, OpenPurpose, StorePath};
+use stead_core::store::{Attr, NodeKind, NodePath, OpenContent, OpenPurpose, StorePath};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::overlay::OverlayStore;
@@ -16,6 +16,8 @@ use crate::work_queue::WorkQueue;
 
 /// Files up to this size in bytes are searched in memory.
 const MAX_IN_MEMORY: u64 = 8 << 20;
+/// How many files are read together at most.
+const MAX_BATCH_FILES: usize = 32;
 /// How many threads search at most.
 const THREADS: usize = 8;
 
@@ -25,6 +27,52 @@ struct SearchedDirectory {
     path: StorePath,
     /// The ignore rules of its parent.
     above: DirectoryRules,
+}
+
+/// Files of the host directory that are read together.
+#[derive(Default)]
+struct LiveBatch {
+    /// Their paths in the host directory.
+    paths: Vec<NodePath>,
+    /// Their paths below the start of the search, and their entries.
+    files: Vec<(StorePath, MergedEntry)>,
+    bytes: u64,
+}
+
+impl LiveBatch {
+    fn add(&mut self, path: StorePath, entry: MergedEntry) {
+        if let Some(live_path) = &entry.live_path {
+            self.paths.push(NodePath::from_root(live_path.clone()));
+            self.bytes += entry.attr.size;
+            self.files.push((path, entry));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.files.len() >= MAX_BATCH_FILES || self.bytes >= MAX_IN_MEMORY
+    }
+}
+
+/// Sends the hits of a file, or notes that the file can't be read. Breaks if nobody wants more.
+fn report(
+    path: StorePath,
+    attr: Attr,
+    hits: StoreResult<Option<Hits>>,
+    grep: &Grep,
+    sender: &SyncSender<FileHits>,
+) -> ControlFlow<()> {
+    match hits {
+        Ok(Some(hits)) => match sender.send(FileHits { path, attr: Some(attr), hits }) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        },
+        Err(error @ (StoreError::HostDenied | StoreError::Corrupt(_) | StoreError::Unavailable { .. })) => {
+            grep.unreadable.add(path, error);
+            ControlFlow::Continue(())
+        }
+        // It has no hits, or was removed or replaced meanwhile.
+        Ok(None) | Err(_) => ControlFlow::Continue(()),
+    }
 }
 
 impl OverlayStore {
@@ -115,6 +163,7 @@ impl OverlayStore {
             }
         };
         let rules = self.directory_rules(start, grep.ignore.as_ref(), path, &entries, above);
+        let mut batch = LiveBatch::default();
         for entry in entries {
             if work.is_stopped() {
                 return Ok(());
@@ -132,26 +181,50 @@ impl OverlayStore {
                 && grep.matches(&path)
                 && grep.accepts_size(&path, entry.attr.size)
             {
-                let hits = match self.search_file(&entry, searcher) {
-                    Ok(hits) => hits,
-                    Err(
-                        error @ (StoreError::HostDenied
-                        | StoreError::Corrupt(_)
-                        | StoreError::Unavailable { .. }),
-                    ) => {
-                        grep.unreadable.add(path, error);
-                        continue;
+                if entry.live_path.is_some() && entry.attr.size <= MAX_IN_MEMORY {
+                    batch.add(path, entry);
+                    if batch.is_full() && self.search_batch(&mut batch, grep, searcher, sender).is_break() {
+                        return Ok(());
                     }
-                    // It was removed or replaced meanwhile.
-                    Err(_) => continue,
-                };
-                let hits = hits.map(|hits| FileHits { path, attr: Some(entry.attr), hits });
-                if hits.is_some_and(|hits| sender.send(hits).is_err()) {
+                    continue;
+                }
+                let hits = self.search_file(&entry, searcher);
+                if report(path, entry.attr, hits, grep, sender).is_break() {
                     return Ok(());
                 }
             }
         }
+        let _ = self.search_batch(&mut batch, grep, searcher, sender);
         Ok(())
+    }
+
+    /// Searches the files of a batch, which the host directory reads together.
+    fn search_batch(
+        &self,
+        batch: &mut LiveBatch,
+        grep: &Grep,
+        searcher: &mut GrepSearcher<'_>,
+        sender: &SyncSender<FileHits>,
+    ) -> ControlFlow<()> {
+        let LiveBatch { paths, files, .. } = std::mem::take(batch);
+        if files.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let mut contents = match self.lower.get() {
+            Ok(lower) => lower.read_many(&paths, MAX_IN_MEMORY).into_iter(),
+            // Each of the files says why it can't be read.
+            Err(_) => Vec::new().into_iter(),
+        };
+        for (path, entry) in files {
+            let hits = match contents.next() {
+                Some(Ok(content)) => Ok(searcher.search(&content.bytes)),
+                Some(Err(error)) if !matches!(error, StoreError::TooLarge { .. }) => Err(error),
+                // It has grown, or the directory can't be reached.
+                _ => self.search_file(&entry, searcher),
+            };
+            report(path, entry.attr, hits, grep, sender)?;
+        }
+        ControlFlow::Continue(())
     }
 
     fn search_file(&self, entry: &MergedEntry, searcher: &mut GrepSearcher<'_>) -> StoreResult<Option<Hits>> {

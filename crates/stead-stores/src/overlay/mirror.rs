@@ -6,7 +6,7 @@
 //! time that the sides of the fork are needed. It decides nothing: if it is older than the directory, then a merge fails at the
 //! version tags that it expects, and is planned again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -40,10 +40,15 @@ pub(super) fn mirror_namespace(layer: i64) -> String {
 
 impl OverlayStore {
     /// The sides of a fork of a host directory itself.
-    pub(super) fn directory_sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+    pub(super) fn directory_sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
         let moment = match query {
             SidesQuery::BaseAndFork => {
-                let mut sides = self.upper.fork_sides(query)?;
+                let mut sides = self.upper.fork_sides(query, also, progress)?;
                 sides.target = self.lower.directory_id();
                 return Ok(sides);
             }
@@ -51,7 +56,7 @@ impl OverlayStore {
             SidesQuery::AfterMerge { .. } => MirrorMoment::AfterMerge,
         };
         let mirror = self.mirror()?;
-        let own_ids = self.update_mirror(&mirror, moment)?;
+        let own_ids = self.update_mirror(&mirror, moment, progress)?;
         let query = match query {
             SidesQuery::AfterMerge { fork_revision, .. } => {
                 let target_revision = stead_core::store::History::latest_revision(&self.upper)?;
@@ -59,7 +64,7 @@ impl OverlayStore {
             }
             query => query,
         };
-        let mut sides = self.upper.fork_sides(query)?;
+        let mut sides = self.upper.fork_sides(query, also, progress)?;
         sides.target = self.lower.directory_id();
         let reader = self.upper.database_inner().reader()?;
         for (node, current) in &mut sides.in_target {
@@ -132,11 +137,12 @@ impl OverlayStore {
         &self,
         mirror: &VirtualStore,
         moment: MirrorMoment,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
     ) -> StoreResult<HashMap<NodeId, NodeId>> {
         let directory = self.lower.directory()?;
         let mut takes_over = !self.lower.is_pinned();
         for _ in 0..MAX_ATTEMPTS {
-            let scan = self.scan_directory(&*directory, mirror, moment)?;
+            let scan = self.scan_directory(&*directory, mirror, moment, progress)?;
             if takes_over && !scan.not_taken_over.is_empty() {
                 for path in &scan.not_taken_over {
                     let part = self.layer.with_index(|index| index.taken_part(self.layer.root, path));
@@ -146,7 +152,7 @@ impl OverlayStore {
                 continue;
             }
             let update = MirrorUpdate::new(self, &*directory, mirror);
-            match update.run(scan) {
+            match update.run(scan, progress) {
                 // The directory or the mirror has changed since it was looked at.
                 Err(
                     StoreError::Conflict
@@ -262,7 +268,11 @@ impl<'a> MirrorUpdate<'a> {
         MirrorUpdate { store, directory, mirror, operation, batch: Batch::default(), own_ids }
     }
 
-    fn run(mut self, scan: MirrorScan) -> StoreResult<HashMap<NodeId, NodeId>> {
+    fn run(
+        mut self,
+        scan: MirrorScan,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<HashMap<NodeId, NodeId>> {
         let MirrorScan { placed, mirrored, gone, .. } = scan;
         let known = |placed: &PlacedNode| placed.node.and_then(|node| mirrored.get(&node));
         let is_moved = |placed: &PlacedNode| {
@@ -291,6 +301,7 @@ impl<'a> MirrorUpdate<'a> {
         }
         self.flush()?;
         for placed in placed.iter().filter(|placed| placed.attr.kind != NodeKind::Directory) {
+            progress()?;
             self.add_file(placed, known(placed))?;
             if self.batch.is_full() {
                 self.flush()?;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 use stead_core::search::WalkOptions;
-use stead_core::store::{Attr, NodeId, NodeKind, NodePath, Page, StorePath, VersionTag};
+use stead_core::store::{Attr, ForkSync, NodeId, NodeKind, NodePath, Page, StorePath, VersionTag};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::database::error::{Result, corrupt};
@@ -19,6 +19,7 @@ use crate::overlay::base_layer::entry_kind;
 use crate::overlay::live_node::{inode_bits_of, low_bits};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::fork_sync;
 use crate::virtual_store::tree::VolumeTree;
 
 /// At which moment a mirror is brought up to date.
@@ -106,6 +107,8 @@ struct Place {
     in_fork: Option<i64>,
     /// The node that the base layer has there.
     in_base: Option<i64>,
+    /// The node that the mirror had there before an undone merge put the fork's own node there.
+    before_undone: Option<i64>,
 }
 
 /// How a place gets its node, the surest way first.
@@ -134,6 +137,8 @@ struct Scanner<'a> {
     moment: MirrorMoment,
     fork: VolumeTree<'a>,
     base: VolumeTree<'a>,
+    /// The mirror as of the sync that counts, if a later one was undone.
+    synced: Option<VolumeTree<'a>>,
     scan: MirrorScan,
     /// The mirror's nodes by directory and name.
     by_name: HashMap<i64, HashMap<Vec<u8>, i64>>,
@@ -144,6 +149,8 @@ struct Scanner<'a> {
     paths: HashMap<StorePath, Option<i64>>,
     /// See [`Scanner::known_files`].
     known_files: OnceCell<Vec<(StorePath, Attr, i64)>>,
+    /// Called for each name that is looked at. Its error ends the comparison.
+    progress: &'a mut dyn FnMut() -> StoreResult<()>,
 }
 
 impl OverlayStore {
@@ -153,6 +160,7 @@ impl OverlayStore {
         directory: &dyn Store,
         mirror: &VirtualStore,
         moment: MirrorMoment,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
     ) -> StoreResult<MirrorScan> {
         let scan = self.upper.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
@@ -160,6 +168,10 @@ impl OverlayStore {
             let mirror_tree = VolumeTree::new(conn, mirror.volume(), None);
             let fork = snapshot.tree;
             let base = VolumeTree { as_of: Some(self.layer.since), ..self.layer_tree(conn) };
+            let ForkSync { number, counting, target_revision, .. } =
+                fork_sync::load(conn, self.upper.volume().id)?.sync;
+            let synced = || VolumeTree::new(conn, mirror.volume(), Some(target_revision.0));
+            let synced = (number != counting).then(synced);
             let (used, by_name, by_file) = (HashSet::new(), HashMap::new(), HashMap::new());
             let scan = MirrorScan::default();
             let paths = HashMap::from([(StorePath::empty(), Some(base.root))]);
@@ -170,12 +182,14 @@ impl OverlayStore {
                 moment,
                 fork,
                 base,
+                synced,
                 scan,
                 by_name,
                 by_file,
                 used,
                 paths,
                 known_files,
+                progress,
             };
             scanner.load_mirror(conn, &mirror_tree)?;
             scanner.run()
@@ -226,6 +240,7 @@ impl Scanner<'_> {
             }
             for round in Round::ALL {
                 for place in places.iter_mut().filter(|place| place.placed.node.is_none()) {
+                    (self.progress)()?;
                     if let Some(node) = self.candidate(place, round)? {
                         place.placed.node = Some(node);
                         place.placed.is_same_file = round == Round::SameFile;
@@ -328,17 +343,23 @@ impl Scanner<'_> {
             // A fork can't hold a special file. It is in the way of what the fork has there.
             let Some(kind) = entry_kind(attr.kind) else { continue };
             let same_kind = |row: Option<EntryRow>| row.filter(|row| row.kind == kind).map(|row| row.node);
-            let (mut mirrored, mut in_fork, mut in_base) = (None, None, None);
+            let (mut mirrored, mut in_fork, mut in_base, mut before_undone) = (None, None, None, None);
             if let Some(directory) = directory {
                 let known = mirrored_names.and_then(|names| names.get(&name));
                 mirrored = known.copied().filter(|node| self.kind_of(*node) == Some(kind));
                 in_fork = same_kind(self.fork.child(directory, &name)?);
                 in_base = same_kind(self.base.child(directory, &name)?);
+                if let (Some(synced), Some(node)) = (&self.synced, mirrored)
+                    && synced.node(node)?.is_none()
+                {
+                    let before = same_kind(synced.child(directory, &name)?);
+                    before_undone = before.filter(|node| self.kind_of(*node).is_none());
+                }
             }
             let path = path.child(&name);
             let (node, is_same_file) = (None, false);
             let placed = PlacedNode { path, attr, parent: directory, name, node, is_same_file };
-            places.push(Place { placed, mirrored, in_fork, in_base });
+            places.push(Place { placed, mirrored, in_fork, in_base, before_undone });
         }
         Ok(())
     }
@@ -366,7 +387,11 @@ impl Scanner<'_> {
                 self.find_moved(&place.placed.attr)?
             }
             Round::MergedFromFork => place.in_fork.filter(|_| self.moment == MirrorMoment::AfterMerge),
-            Round::SameName => self.unless_elsewhere(place.mirrored, place)?,
+            Round::SameName => match self.unless_elsewhere(place.before_undone, place)? {
+                // What an undone merge has brought there is gone, and the name has again what it had before.
+                Some(node) if self.moment == MirrorMoment::Any && !self.used.contains(&node) => Some(node),
+                _ => self.unless_elsewhere(place.mirrored, place)?,
+            },
             Round::AddedByBoth => match place.in_fork {
                 Some(node) if self.kind_of(node).is_none() && self.base.node(node)?.is_none() => Some(node),
                 _ => None,

@@ -1,10 +1,11 @@
 //! The optional ports of a fork of a host directory. Feed, companion records and maintenance are those of the fork's own volume.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stead_core::store::{
-    CaptureScopes, Captured, ContentRef, Fork, ForkSides, Forks, History, OpenContent, RevisionNumber,
-    RevisionQuery, RevisionSet, SidesQuery, StoreId, StorePath,
+    CaptureScopes, Captured, ContentRef, Fork, ForkSides, Forks, History, MergeDrafts, NodeId, OpenContent,
+    RevisionNumber, RevisionQuery, RevisionSet, SidesQuery, StoreId, StorePath,
 };
 use stead_core::{Operation, Store, StoreResult, Timestamp};
 
@@ -15,6 +16,10 @@ use crate::overlay::place::Place;
 impl History for OverlayStore {
     fn retains_content(&self) -> bool {
         self.upper.retains_content()
+    }
+
+    fn retains_file(&self, size: u64) -> bool {
+        self.upper.retains_file(size)
     }
 
     /// The fork's own files as of a revision, over the host directory as a snapshot of this revision has it, or else as it is.
@@ -101,10 +106,20 @@ impl Forks for OverlayStore {
         Ok(self.upper.fork_target()?)
     }
 
-    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
+    fn sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
         if self.upper.is_fork_of_base_layer()? {
-            return self.directory_sides(query);
+            return self.directory_sides(query, also, progress);
         }
-        Ok(self.upper.fork_sides(query)?)
+        Ok(self.upper.fork_sides(query, also, progress)?)
+    }
+
+    /// In the database of the fork: from there a change of the host directory takes contents too.
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>> {
+        self.upper.merge_drafts()
     }
 }

@@ -19,7 +19,7 @@ use crate::virtual_store::entry_row::EntryKind;
 const MAX_REREADS: usize = 8;
 /// The most names, and about the most bytes of content, that are taken over in one transaction.
 pub(super) const MAX_BATCH_NAMES: usize = 256;
-pub(super) const MAX_BATCH_BYTES: usize = 8 << 20;
+pub(super) const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// Names that are about to be taken over.
 #[derive(Default)]
@@ -131,8 +131,9 @@ impl OverlayStore {
         attr: &Attr,
         monitor: Option<&Arc<dyn CallMonitor>>,
     ) -> StoreResult<PreparedContent> {
-        // The mode of a file says who may read it. The fork's base has to hold it in any case.
-        let file = lower.open(at, OpenPurpose::Write)?;
+        // Not for writing: that would set the mode of a file that its owner may not read for a moment, and a fork changes nothing on
+        // the host.
+        let file = lower.open(at, OpenPurpose::Read)?;
         if file.attr().tag != attr.tag {
             return Err(StoreError::Conflict);
         }

@@ -12,8 +12,6 @@ use stead_core::store::{StorePath, VersionTag};
 use crate::database::error::{Result, corrupt};
 use crate::database::schema::DIR_EPOCH;
 use crate::virtual_store::entry_row::EntryKind;
-use crate::virtual_store::history::path_of;
-use crate::virtual_store::tree::VolumeTree;
 
 /// The newest number of a transaction.
 pub(super) type Seq = i64;
@@ -101,11 +99,14 @@ impl TakenIndex {
         Ok(statement.query_row([DIR_EPOCH], |row| row.get(0))?)
     }
 
-    /// Sets the paths of the directories to those that the mirror has at this epoch. A directory that the mirror doesn't have
-    /// keeps its path.
-    pub(super) fn update_paths(&mut self, epoch: i64, mirror: &VolumeTree<'_>) -> Result<()> {
+    /// Sets the paths of the directories to those that hold at this epoch. A directory without one keeps its path.
+    pub(super) fn update_paths(
+        &mut self,
+        epoch: i64,
+        path_of: impl Fn(i64) -> Result<Option<StorePath>>,
+    ) -> Result<()> {
         for (&node, directory) in &mut self.directories {
-            if let Some(path) = path_of(mirror, node)? {
+            if let Some(path) = path_of(node)? {
                 directory.path = path;
             }
         }

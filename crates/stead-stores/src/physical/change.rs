@@ -5,11 +5,12 @@
 //! In both cases the undo records are also held in memory, and a failure undoes the actions, the last one first. What
 //! an action displaces stays in the staging area until the change is done.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stead_core::monitor::{CallMonitor, check_not_stopped};
+use stead_core::monitor::{CallMonitor, check_not_stopped, report_step};
 use stead_core::name::escape_name;
 use stead_core::store::{
     Applied, Change, DisplacedContent, LinkHit, NodeId, NodePath, RevisionNumber, Step, StepOutcome,
@@ -18,6 +19,7 @@ use stead_core::store::{
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
+use super::announce::AnnouncedActions;
 use super::history::{LedgerTransaction, TreeFingerprint};
 use super::host::{self, Errno, HostResult, HostStat, NameAt, errno_to_store_error};
 use super::intent_log::IntentLog;
@@ -30,6 +32,8 @@ use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
 use crate::Durability;
 use crate::sync;
 
+/// With more steps than this, their memory is freed while they are applied.
+const MANY_STEPS: usize = 1_024;
 /// How often a name is exchanged again while another program keeps replacing the file.
 const MAX_EXCHANGE_TRIES: usize = 16;
 
@@ -46,7 +50,12 @@ pub(super) struct PhysicalChange<'s> {
     tree_lock: Option<TreeLock<'s>>,
     /// The names that this change has locked, unless it holds `tree_lock`.
     name_locks: Option<NameLocks<'s>>,
+    /// How to undo the actions so far. Those of a change with several actions are only in its intent log: there may be very
+    /// many.
     undo_records: Vec<UndoRecord>,
+    /// How many actions the intent log has.
+    logged_actions: usize,
+    pub(super) announced: AnnouncedActions,
     intent_log: Option<IntentLog>,
     /// The rows that this change writes to the ledger.
     pub(super) ledger: LedgerTransaction,
@@ -74,9 +83,9 @@ enum NodePathChange {
 }
 
 impl PhysicalStore {
-    pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+    pub(super) fn apply_change(&self, mut change: Change) -> StoreResult<Applied> {
         let staging = self.staging()?;
-        let mut running = PhysicalChange::new(self, staging, LedgerTransaction::begin(staging, &change)?);
+        let mut running = PhysicalChange::new(self, staging, LedgerTransaction::begin(staging, &mut change)?);
         running.cancel_watch = change.monitor;
         if change.sync == SyncPolicy::Deferred && running.durability == Durability::Full {
             running.durability = Durability::Fast;
@@ -85,7 +94,8 @@ impl PhysicalStore {
         if running.durability == Durability::Full {
             staging.sync_name()?;
         }
-        let steps = self.stage_restored_content(staging, change.steps)?;
+        let step_count = change.steps.len();
+        let steps = self.stage_restored_content(staging, change.steps, running.cancel_watch.as_ref())?;
         let _permit = staging.locks.admit_change()?;
         staging.recover_if_needed(&self.root)?;
         self.check_expected_nodes(&change.expect_nodes)?;
@@ -97,8 +107,20 @@ impl PhysicalStore {
         }
         running.begin_usage_counters()?;
         let mut outcomes = Vec::with_capacity(steps.len());
-        for (index, step) in steps.into_iter().enumerate() {
+        running.ledger.expect_actions(step_count);
+        let mut waiting = VecDeque::from(steps);
+        while !waiting.is_empty() {
+            if let Err(error) = running.announce_run(&mut waiting) {
+                return Err(running.roll_back(error));
+            }
+            let Some(step) = waiting.pop_front() else { break };
+            let index = step_count - waiting.len() - 1;
+            // What is known about the steps that are done takes memory in place of them.
+            if waiting.capacity() > MANY_STEPS && waiting.len() < waiting.capacity() / 2 {
+                waiting.shrink_to_fit();
+            }
             running.ledger.begin_step(index, displaced_policy_of(&step));
+            report_step(running.cancel_watch.as_ref(), step_count + index, step_count * 2);
             match running.check_cancelled().and_then(|()| running.apply_recorded_step(index, step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
@@ -159,6 +181,8 @@ impl<'s> PhysicalChange<'s> {
             tree_lock: None,
             name_locks: None,
             undo_records: Vec::new(),
+            logged_actions: 0,
+            announced: AnnouncedActions::default(),
             intent_log: None,
             ledger,
             cancel_watch: None,
@@ -171,7 +195,7 @@ impl<'s> PhysicalChange<'s> {
     /// Applies a step, and keeps its outcome for the companion records that are filled from it.
     fn apply_recorded_step(&mut self, index: usize, step: Step) -> StoreResult<StepOutcome> {
         let table = &self.store.node_path_table;
-        self.ledger.filled.begin(index, |base| {
+        self.ledger.filled.begin(index, step.path(), |base| {
             let path = table.path(base.0).ok_or(StoreError::NotFound)?;
             StoreResult::Ok(StorePath::from_checked(path.to_vec()))
         })?;
@@ -287,9 +311,32 @@ impl<'s> PhysicalChange<'s> {
             self.withdraw_action(mark, &error)?;
             return Err(error);
         }
-        self.undo_records.push(undo_record);
+        self.keep_undo_record(undo_record);
         self.note_performed();
         Ok(())
+    }
+
+    fn keep_undo_record(&mut self, undo_record: UndoRecord) {
+        match self.is_multi_action {
+            true => self.logged_actions += 1,
+            false => self.undo_records.push(undo_record),
+        }
+    }
+
+    /// Whether an action has happened, at least in part.
+    fn has_acted(&self) -> bool {
+        self.logged_actions > 0 || !self.undo_records.is_empty()
+    }
+
+    /// How to undo all actions so far, in their order. One that failed may be among them; its undo finds nothing to do.
+    fn all_undo_records(&mut self) -> StoreResult<Vec<UndoRecord>> {
+        let mut all = std::mem::take(&mut self.undo_records);
+        if self.logged_actions > 0
+            && let Some(intent_log) = &self.intent_log
+        {
+            all.extend(intent_log.undo_records()?);
+        }
+        Ok(all)
     }
 
     /// Notes that the only action of this change has happened, before the names are unlocked and other changes can
@@ -311,9 +358,22 @@ impl<'s> PhysicalChange<'s> {
         if !self.is_multi_action {
             return Ok(undo_record);
         }
+        if let Some(announced) = self.announced.take(&undo_record) {
+            return Ok(announced);
+        }
         self.open_intent_log()?;
         let durability = self.durability();
         self.intent_log.as_mut().expect("opened above").append_intent(undo_record, durability)
+    }
+
+    /// Writes the undo records of several actions to the intent log, with one sync.
+    pub(super) fn log_intents<'u>(
+        &mut self,
+        undo_records: impl Iterator<Item = &'u UndoRecord>,
+    ) -> StoreResult<()> {
+        self.open_intent_log()?;
+        let durability = self.durability();
+        self.intent_log.as_mut().expect("opened above").append_intents(undo_records, durability)
     }
 
     fn open_intent_log(&mut self) -> StoreResult<()> {
@@ -333,7 +393,7 @@ impl<'s> PhysicalChange<'s> {
     ) -> StoreResult<()> {
         let undo_record = self.log_intent(undo_record)?;
         self.log_action(&undo_record)?;
-        self.undo_records.push(undo_record);
+        self.keep_undo_record(undo_record);
         action(self)?;
         self.note_performed();
         Ok(())
@@ -434,7 +494,8 @@ impl<'s> PhysicalChange<'s> {
 
     /// Moves what is at a slot to the staging area. `Conflict` if another program has changed it since it was `seen`.
     pub(super) fn move_to_staging(&mut self, slot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
-        let staged_name = self.staging.fresh_name();
+        let announced = self.announced.name_for_removed(slot.path(), seen);
+        let staged_name = announced.unwrap_or_else(|| self.staging.fresh_name());
         let (at, ino, changed) = (slot.path().to_vec(), seen.ino, seen.changed);
         let undo_record = UndoRecord::Removed { at, staged_name: staged_name.clone(), ino, changed };
         let staging_dir = self.staging.staging_dir_fd();
@@ -576,7 +637,7 @@ impl<'s> PhysicalChange<'s> {
 
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
         // Without an action there is nothing that recovery could roll back, so the ledger is written last.
-        let has_acted = !self.undo_records.is_empty();
+        let has_acted = self.has_acted();
         if has_acted {
             self.write_ledger()?;
         }
@@ -632,12 +693,22 @@ impl<'s> PhysicalChange<'s> {
         if self.is_multi_action {
             let _ = self.roll_back_ledger(&reason);
         }
-        if self.name_locks.is_none() && !self.undo_records.is_empty() {
+        if self.name_locks.is_none() && self.has_acted() {
             // The names were unlocked before the sync failed, so another change may have built on this one. If the tree
             // can't be locked now, the undo goes on without a lock: it compares inodes and fingerprints before it acts
             // on a name.
             let _ = self.lock_tree();
         }
+        // If this fails, the intents stay as they are: the next process that opens the Store tries again.
+        let not_rolled_back = |error| StoreError::Unavailable {
+            what: "the change failed halfway and isn't rolled back yet; open the Store again to roll it back"
+                .into(),
+            source: Some(Box::new(error)),
+        };
+        let undo_records = match self.all_undo_records() {
+            Ok(undo_records) => undo_records,
+            Err(error) => return not_rolled_back(error),
+        };
         let context = UndoContext {
             root: &self.store.root,
             staging_dir: self.staging.staging_dir_fd(),
@@ -645,14 +716,9 @@ impl<'s> PhysicalChange<'s> {
             when: UndoTime::DuringChange,
             is_performed: false,
         };
-        for action in self.undo_records.iter().rev() {
+        for action in undo_records.iter().rev() {
             if let Err(error) = undo(&context, action) {
-                // The intents stay as they are: the next process that opens the Store tries again.
-                return StoreError::Unavailable {
-                    what: "the change failed halfway and isn't rolled back yet; open the Store again to roll it back"
-                        .into(),
-                    source: Some(Box::new(error)),
-                };
+                return not_rolled_back(error);
             }
         }
         for step in self.node_path_changes.iter().rev() {
@@ -667,7 +733,7 @@ impl<'s> PhysicalChange<'s> {
         if !self.is_multi_action {
             let _ = self.roll_back_ledger(&reason);
         }
-        for action in &self.undo_records {
+        for action in &undo_records {
             match action {
                 UndoRecord::Placed { staged_name, .. } | UndoRecord::Replaced { staged_name, .. } => {
                     self.staging.discard(staged_name)
@@ -765,9 +831,9 @@ mod tests {
             if !begins_empty {
                 store.apply(change(write_step("f", "before"), SyncPolicy::Now)).unwrap();
             }
-            let failing = change(write_step("f", "first "), SyncPolicy::Now);
+            let mut failing = change(write_step("f", "first "), SyncPolicy::Now);
             let staging = store.staging().unwrap();
-            let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
+            let ledger = LedgerTransaction::begin(staging, &mut failing).unwrap();
             let mut running = PhysicalChange::new(&store, staging, ledger);
             running.ledger.begin_step(0, DisplacedContent::Keep);
             running.apply_step(write_step("f", "first ")).unwrap();
@@ -779,8 +845,8 @@ mod tests {
             running.roll_back(StoreError::unavailable("the disk failed"));
             assert_eq!(std::fs::read(temp.path().join("root/f")).unwrap(), b"first second");
             // If nobody has built on it, the change is rolled back.
-            let failing = change(write_step("g", "x"), SyncPolicy::Now);
-            let ledger = LedgerTransaction::begin(staging, &failing).unwrap();
+            let mut failing = change(write_step("g", "x"), SyncPolicy::Now);
+            let ledger = LedgerTransaction::begin(staging, &mut failing).unwrap();
             let mut running = PhysicalChange::new(&store, staging, ledger);
             running.ledger.begin_step(0, DisplacedContent::Keep);
             running.apply_step(write_step("g", "x")).unwrap();

@@ -9,15 +9,27 @@ use stead_core::store::{Draft, SealedContent, StoreError, StoreResult};
 
 use super::host::{self, HostStat, errno_to_store_error, io_to_store_error};
 use super::patch::{WriteExtent, WritePlan, WriteSource};
-use super::staging_area::{StagingArea, TempFile};
+use super::staging_area::{StagingArea, TempEntry, TempFile};
 
 /// The content of a sealed draft.
 #[derive(Debug)]
 pub(super) enum DraftContent {
     /// All of the content.
     Complete(TempFile),
+    /// All of the content, in a file that isn't open: a change may have more of them than a process may have open files.
+    Closed(TempEntry),
     /// The differences to a file.
     Overlay(Arc<Overlay>),
+}
+
+/// How many staged files of one change stay open until they are put in place.
+const MAX_OPEN_FILES: usize = 64;
+
+impl DraftContent {
+    /// A staged file, which is one of many if its index is large.
+    pub(super) fn staged(temp: TempFile, index: usize) -> Self {
+        if index < MAX_OPEN_FILES { DraftContent::Complete(temp) } else { DraftContent::Closed(temp.entry) }
+    }
 }
 
 /// A draft of a new file.

@@ -89,6 +89,32 @@ impl IntentLog {
         }
     }
 
+    /// Appends how to undo several actions, with one write and one sync.
+    pub(super) fn append_intents<'u>(
+        &mut self,
+        undo_records: impl Iterator<Item = &'u UndoRecord>,
+        durability: Durability,
+    ) -> StoreResult<()> {
+        let payloads = undo_records.map(|undo| {
+            let record = IntentRecord::Undo(Box::new(undo.clone()));
+            serde_json::to_vec(&record).expect("records hold numbers, text and bytes")
+        });
+        self.append_payloads(payloads, durability)
+    }
+
+    /// How to undo the actions that were announced so far, in their order.
+    pub(super) fn undo_records(&self) -> StoreResult<Vec<UndoRecord>> {
+        if self.end == 0 {
+            return Ok(Vec::new());
+        }
+        let records = records(&self.file)?.into_iter();
+        let undo = |record| match record {
+            IntentRecord::Undo(undo) => Some(*undo),
+            IntentRecord::Done => None,
+        };
+        Ok(records.filter_map(undo).collect())
+    }
+
     /// Appends that all actions have happened: from now on recovery undoes none of them.
     pub(super) fn append_done(&mut self, durability: Durability) -> StoreResult<()> {
         self.append(&IntentRecord::Done, durability)
@@ -96,18 +122,24 @@ impl IntentLog {
 
     fn append(&mut self, record: &IntentRecord, durability: Durability) -> StoreResult<()> {
         let payload = serde_json::to_vec(record).expect("records hold numbers, text and bytes");
-        self.append_bytes(&payload, durability)
+        self.append_payloads([payload].into_iter(), durability)
     }
 
-    fn append_bytes(&mut self, payload: &[u8], durability: Durability) -> StoreResult<()> {
+    fn append_payloads(
+        &mut self,
+        payloads: impl Iterator<Item = Vec<u8>>,
+        durability: Durability,
+    ) -> StoreResult<()> {
         if self.end == 0 {
             self.epoch = fastrand::u64(1..);
         }
-        let mut bytes = Vec::with_capacity(HEADER_LENGTH + payload.len());
-        bytes.extend_from_slice(&u32::try_from(payload.len()).expect("records are short").to_le_bytes());
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
-        bytes.extend_from_slice(&checksum(self.epoch, payload));
-        bytes.extend_from_slice(payload);
+        let mut bytes = Vec::new();
+        for payload in payloads {
+            bytes.extend_from_slice(&u32::try_from(payload.len()).expect("records are short").to_le_bytes());
+            bytes.extend_from_slice(&self.epoch.to_le_bytes());
+            bytes.extend_from_slice(&checksum(self.epoch, &payload));
+            bytes.extend_from_slice(&payload);
+        }
         self.file.write_all_at(&bytes, self.end).map_err(io_to_store_error)?;
         self.end += bytes.len() as u64;
         match durability {
@@ -261,7 +293,8 @@ mod tests {
     fn a_complete_record_of_an_unknown_kind_is_an_error_and_not_taken_for_a_torn_one() {
         let mut log = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
         log.append_intent(removed("a"), Durability::Fast).unwrap();
-        log.append_bytes(br#"{"Undo":{"FromTheFuture":{}}}"#, Durability::Fast).unwrap();
+        let unknown = br#"{"Undo":{"FromTheFuture":{}}}"#.to_vec();
+        log.append_payloads([unknown].into_iter(), Durability::Fast).unwrap();
         assert!(matches!(records(&log.file), Err(StoreError::Corrupt(_))));
     }
 

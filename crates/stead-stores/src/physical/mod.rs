@@ -34,6 +34,7 @@
 //! ```
 
 #[cfg(target_os = "linux")]
+mod announce;
 mod change;
 #[cfg(target_os = "linux")]
 mod confine;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stead_core::Name;
 use stead_core::store::{
     Attr, Draft, Entry, FileContent, Listing, NodeId, NodeKind, NodePath, OpenContent, Page, StoreError,
-    StoreResult,
+    StorePath, StoreResult,
 };
 
 use super::PhysicalStore;
@@ -18,7 +18,7 @@ use super::host::{self, Errno, HostStat, errno_to_store_error, io_to_store_error
 use super::mask::join;
 use super::owner_access;
 use super::root::Dir;
-use super::slot::{LocatedPath, LookupPurpose};
+use super::slot::{LocatedPath, LookupPurpose, open_file_in};
 use super::staging_area::StagingArea;
 use super::tree;
 
@@ -43,19 +43,58 @@ impl PhysicalStore {
 
     pub(super) fn read_file(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         let located = self.locate(at, LookupPurpose::Find)?;
-        let (file, mut stat) = self.open_file(&located)?;
+        let (file, stat) = self.open_file(&located)?;
+        self.read_open(&located, &file, stat, limit)
+    }
+
+    /// Reads several files. Those that follow each other in one directory are read from it while it is open.
+    pub(super) fn read_files(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
+        let mut directory: Option<(StorePath, Dir)> = None;
+        at.iter().map(|at| self.read_file_beside(at, limit, &mut directory)).collect()
+    }
+
+    /// Reads a file. `open` is the directory of the file before it.
+    fn read_file_beside(
+        &self,
+        at: &NodePath,
+        limit: u64,
+        open: &mut Option<(StorePath, Dir)>,
+    ) -> StoreResult<FileContent> {
+        let Some((directory, name)) = at.path.parent_and_name().filter(|_| at.base == NodeId::ROOT) else {
+            return self.read_file(at, limit);
+        };
+        let located = self.locate(at, LookupPurpose::Find)?;
+        let dir = match &*open {
+            Some((path, dir)) if path.as_bytes() == directory => dir.clone(),
+            _ => {
+                let (dir, _) = self.open_parent(&located)?;
+                *open = Some((StorePath::from_checked(directory), dir.clone()));
+                dir
+            }
+        };
+        let (file, stat) = open_file_in(&dir, name, &located)?;
+        self.read_open(&located, &file, stat, limit)
+    }
+
+    fn read_open(
+        &self,
+        located: &LocatedPath,
+        file: &File,
+        mut stat: HostStat,
+        limit: u64,
+    ) -> StoreResult<FileContent> {
         for _ in 0..MAX_REREADS {
-            let bytes = read_all(&file, &stat, limit)?;
-            let current = host::stat(&file).map_err(errno_to_store_error)?;
+            let bytes = read_all(file, &stat, limit)?;
+            let current = host::stat(file).map_err(errno_to_store_error)?;
             if current == stat {
-                return Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes });
+                return Ok(FileContent { attr: self.attr_and_remember(located, &stat), bytes });
             }
             stat = current;
         }
         // Another program keeps writing. The tag is from before the last read, so a change that uses it as its
         // precondition is refused.
-        let bytes = read_all(&file, &stat, limit)?;
-        Ok(FileContent { attr: self.attr_and_remember(&located, &stat), bytes })
+        let bytes = read_all(file, &stat, limit)?;
+        Ok(FileContent { attr: self.attr_and_remember(located, &stat), bytes })
     }
 
     pub(super) fn open_file_content(&self, at: &NodePath) -> StoreResult<OpenHostFile> {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ const MAX_EXIT_WAIT: Duration = Duration::from_secs(5);
 const REVISION_NOTES: usize = 512;
 /// Set in a note if the revision is done. No revision number is so large.
 const DONE_FLAG: u64 = 1 << 63;
+/// The end of a staging directory's name while the process that used it removes it.
+const ENDED_SUFFIX: &str = "-ended";
 /// How many lock files of other staging directories stay open.
 const MAX_OPEN_LOCKS: usize = 64;
 
@@ -84,8 +86,19 @@ impl Recovery<'_> {
             .map_or(Ok(()), |lock| host::lock(lock, LockMode::Exclusive, Instant::now() + MAX_EXIT_WAIT))
         {
             Err(Errno::TIMEDOUT) => Ok(None),
+            Ok(()) if !is_in_place(self.staging_dirs, &name, &dir)? => Ok(None),
             result => result.map(|()| Some(AbandonedStagingDir { name, dir, _lock: lock })),
         }
+    }
+}
+
+/// Whether the directory still has its name. A process that ends takes its staging directory away before it releases the lock, so
+/// the answer stays the same once the lock is held.
+fn is_in_place(staging_dirs: &Dir, name: &str, dir: &Dir) -> HostResult<bool> {
+    match host::stat_at(staging_dirs.as_fd(), name.as_bytes()) {
+        Ok(named) => host::stat(dir).map(|opened| (named.dev, named.ino) == (opened.dev, opened.ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,24 +154,50 @@ pub(super) struct AbandonedStagingDir {
 
 /// The names of all staging directories that are not in `dead`.
 fn live_staging_dirs(staging_dirs: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
-    let mut names = HashSet::new();
-    host::entries(reopen_dir(staging_dirs)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
-    names.retain(|name| dead.iter().all(|staging_dir| staging_dir.name != *name));
-    Ok(names)
+    let names = names_of_staging_dirs(staging_dirs)?.into_iter();
+    Ok(names.filter(|name| dead.iter().all(|staging_dir| staging_dir.name != *name)).collect())
 }
 
 /// The staging directories that no process has locked. They are locked now.
 pub(super) fn abandoned_staging_dirs(staging_dirs: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
-    let mut names = Vec::new();
-    host::entries(reopen_dir(staging_dirs)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
-    for name in names {
+    for name in names_of_staging_dirs(staging_dirs)? {
+        if name.ends_with(ENDED_SUFFIX) {
+            continue;
+        }
         let Ok(Some((dir, lock))) = open_staging_dir(staging_dirs, &name) else { continue };
-        if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
+        let is_free = lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false));
+        if is_free && is_in_place(staging_dirs, &name, &dir)? {
             dead.push(AbandonedStagingDir { name, dir, _lock: lock });
         }
     }
     Ok(dead)
+}
+
+/// Removes the staging directory of this process. Before it is incomplete, it gets a name that says so: a directory without a
+/// lock file would count as that of a dead process. The caller still holds the lock.
+pub(super) fn remove_own(staging_dirs: &Dir, name: &str) -> HostResult<()> {
+    let ended = format!("{name}{ENDED_SUFFIX}");
+    let (from, to) = ((staging_dirs.as_fd(), name.as_bytes()), (staging_dirs.as_fd(), ended.as_bytes()));
+    host::rename_new(from, to)?;
+    tree::remove(staging_dirs, ended.as_bytes())
+}
+
+/// Removes what is left of staging directories whose processes ended while they removed them. It may also meet one that a process
+/// is removing now: each of the two then removes a part. What can't be removed is left to the next process that opens the Store.
+pub(super) fn remove_ended(staging_dirs: &Dir) -> HostResult<()> {
+    for name in names_of_staging_dirs(staging_dirs)? {
+        if name.ends_with(ENDED_SUFFIX) {
+            let _ = tree::remove(staging_dirs, name.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn names_of_staging_dirs(staging_dirs: &Dir) -> HostResult<Vec<String>> {
+    let mut names = Vec::new();
+    host::entries(reopen_dir(staging_dirs)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    Ok(names)
 }
 
 /// Notes of how far the revisions of this process came, in a file of its staging directory. The ledger learns that only

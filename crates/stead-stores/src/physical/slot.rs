@@ -294,19 +294,28 @@ impl PhysicalStore {
             return Err(StoreError::IsADirectory);
         }
         let (dir, name) = self.open_parent(located)?;
-        let before = dir.stat_at(name).map_err(errno_to_store_error)?;
-        located.check_node(&before)?;
-        match before.kind {
-            NodeKind::File => {}
-            NodeKind::Directory => return Err(StoreError::IsADirectory),
-            NodeKind::Symlink => return Err(located.symlink_error((dir.as_fd(), name))),
-            NodeKind::Special(_) => return Err(StoreError::Special(before.kind)),
-        }
-        let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
-        // Another file may have got the name since the check.
-        located.check_node(&stat)?;
-        Ok((file, stat))
+        open_file_in(&dir, name, located)
     }
+}
+
+/// The same in the directory of the path, which is open.
+pub(super) fn open_file_in(
+    dir: &Dir,
+    name: &[u8],
+    located: &LocatedPath,
+) -> StoreResult<(std::fs::File, HostStat)> {
+    let before = dir.stat_at(name).map_err(errno_to_store_error)?;
+    located.check_node(&before)?;
+    match before.kind {
+        NodeKind::File => {}
+        NodeKind::Directory => return Err(StoreError::IsADirectory),
+        NodeKind::Symlink => return Err(located.symlink_error((dir.as_fd(), name))),
+        NodeKind::Special(_) => return Err(StoreError::Special(before.kind)),
+    }
+    let (file, stat) = open_regular(dir, name, OpenMode::Read)?;
+    // Another file may have got the name since the check.
+    located.check_node(&stat)?;
+    Ok((file, stat))
 }
 
 /// Opens a name that was just seen to be a regular file, and checks that it still is one.

@@ -9,7 +9,8 @@
 //! locks/           lock files, and `acting`: which staging directory holds which lock
 //! opening          locked while a Store opens, or recovers the changes of a dead process
 //! snapshot         locked while a snapshot of the directory is taken
-//! staging/<id>/    a staging directory: lock, acted (notes), intent logs (j…), content on its way in or out (t…)
+//! staging/<id>/    a staging directory: lock, acted (notes), intent logs (j…), content on its way in or out (t…); with `-ended`
+//!                  behind the id while its process removes it
 //! spare/           a staging directory in reserve, for a full disk
 //! recovered/       rescued content (it lost against another program's, or recovery undid it), and reports
 //! displaced/       displaced content as <revision>-<number>, if it is kept
@@ -33,7 +34,7 @@ use super::intent_log::IntentLog;
 use super::lock::Locks;
 use super::options::{Confinement, PhysicalOptions};
 use super::owner_access;
-use super::recover::{Recovery, RevisionNotes, StagingLockCache, abandoned_staging_dirs};
+use super::recover::{self, Recovery, RevisionNotes, StagingLockCache, abandoned_staging_dirs};
 use super::recovery_report;
 use super::root::{Dir, Root};
 use super::staging_dir::{self, StagingDir};
@@ -111,6 +112,7 @@ impl StagingArea {
             }
             .run(dead)?;
         }
+        recover::remove_ended(&staging_dirs).map_err(errno_to_store_error)?;
         let name = staging_dir_name(number);
         let StagingDir { dir: staging_dir, lock, revision_notes, is_spare } =
             staging_dir::make_or_take_spare(&top, &staging_dirs, &name, &locks)?;
@@ -214,6 +216,12 @@ impl StagingArea {
         Ok(TempFile { file, entry: TempEntry::new(self, name) })
     }
 
+    /// Opens a file in the staging directory again.
+    pub(super) fn reopen_temp_file(&self, entry: TempEntry) -> StoreResult<TempFile> {
+        let file = host::open_name(self.staging_dir_fd(), entry.name().as_bytes(), OpenMode::ReadWrite);
+        Ok(TempFile { file: file.map_err(errno_to_store_error)?.into(), entry })
+    }
+
     /// Returns an empty intent log: an unused one, a new one, or the spare one if the disk is full.
     pub(super) fn take_intent_log(&self, durability: Durability) -> StoreResult<IntentLog> {
         if let Some(intent_log) = self.idle_intent_logs.lock().pop() {
@@ -283,7 +291,7 @@ impl Drop for StagingArea {
             let is_back = self.is_spare
                 && staging_dir::return_spare(&self.top, &self.staging_dirs, &self.staging_dir_name).is_ok();
             if !is_back {
-                let _ = tree::remove(&self.staging_dirs, self.staging_dir_name.as_bytes());
+                let _ = recover::remove_own(&self.staging_dirs, &self.staging_dir_name);
             }
         }
     }

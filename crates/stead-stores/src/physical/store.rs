@@ -1,5 +1,6 @@
 //! The Store itself: the port, call by call, and opening.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +11,10 @@ use stead_core::managed::Manifest;
 use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, CompanionRecords, ContentRef, DatabaseId,
-    Draft, DraftBase, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, NodeId, NodePath,
-    OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery, RevisionSet,
-    SidesQuery, Store, StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult, StoredRecord,
-    Usage, VerifyReport, WalkEntry,
+    Draft, DraftBase, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance, MergeDrafts,
+    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
+    RevisionSet, SidesQuery, Store, StoreError, StoreId, StoreInfo, StoreKind, StorePath, StoreResult,
+    StoredRecord, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -212,6 +213,14 @@ impl Store for PhysicalStore {
         self.read_file(at, limit)
     }
 
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
+        match self.check_usable() {
+            Ok(()) => self.read_files(at, limit),
+            // Each of them says why.
+            Err(_) => at.iter().map(|at| self.read(at, limit)).collect(),
+        }
+    }
+
     fn open(&self, at: &NodePath, purpose: OpenPurpose) -> StoreResult<Box<dyn OpenContent>> {
         self.check_usable()?;
         Ok(match purpose {
@@ -330,6 +339,10 @@ impl History for PhysicalStore {
         self.history.keeps_displaced()
     }
 
+    fn retains_file(&self, size: u64) -> bool {
+        self.history.keeps_displaced() && size <= self.history.max_file_bytes()
+    }
+
     fn latest_revision(&self) -> StoreResult<RevisionNumber> {
         let ledger = self.ledger()?;
         ledger.map_or(Ok(RevisionNumber(0)), |ledger| ledger.latest_revision())
@@ -406,7 +419,16 @@ impl Forks for PhysicalStore {
         Err(StoreError::unsupported("a host directory isn't a fork"))
     }
 
-    fn sides(&self, _: SidesQuery) -> StoreResult<ForkSides> {
+    fn sides(
+        &self,
+        _: SidesQuery,
+        _: &BTreeSet<NodeId>,
+        _: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
+        Err(StoreError::unsupported("a host directory isn't a fork"))
+    }
+
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>> {
         Err(StoreError::unsupported("a host directory isn't a fork"))
     }
 }

@@ -466,14 +466,55 @@ impl UndoRecord {
         }
     }
 
-    /// The part that the ledger needs if the intent log holds the complete record.
-    pub(super) fn ledger_summary(&self) -> Self {
-        match self {
-            UndoRecord::Patched { at, patch } => {
-                let patch = FilePatch { written: patch.written.without_hashes(), ..patch.clone() };
-                UndoRecord::Patched { at: at.clone(), patch }
+    /// Whether this is the same action: the same entries at the same path, by the same name in the staging directory.
+    pub(super) fn is_same_action(&self, other: &Self) -> bool {
+        let essence = |record: &Self| match record {
+            UndoRecord::Placed { staged_name, ino, .. } => Some((0, staged_name.clone(), *ino, 0)),
+            UndoRecord::Replaced { staged_name, our_ino, their_ino, .. } => {
+                Some((1, staged_name.clone(), *our_ino, *their_ino))
             }
-            other => other.clone(),
+            UndoRecord::Removed { staged_name, ino, .. } => Some((2, staged_name.clone(), *ino, 0)),
+            _ => None,
+        };
+        let paths = |record: &Self| match record {
+            UndoRecord::Placed { at, .. }
+            | UndoRecord::Replaced { at, .. }
+            | UndoRecord::Removed { at, .. } => Some(at.clone()),
+            _ => None,
+        };
+        essence(self).is_some() && essence(self) == essence(other) && paths(self) == paths(other)
+    }
+
+    /// The part that the ledger needs if the intent log holds the complete record: what kind of action it is, and the names in
+    /// the staging directory. A change may have very many actions.
+    pub(super) fn ledger_summary(&self) -> Self {
+        let nowhere = Vec::new;
+        match self.clone() {
+            UndoRecord::Patched { patch, .. } => {
+                let patch = FilePatch { written: patch.written.without_hashes(), ..patch };
+                UndoRecord::Patched { at: nowhere(), patch }
+            }
+            UndoRecord::Placed { staged_name, ino, .. } => {
+                UndoRecord::Placed { at: nowhere(), staged_name, ino, fingerprint: None }
+            }
+            UndoRecord::Replaced { staged_name, our_ino, their_ino, .. } => {
+                UndoRecord::Replaced { at: nowhere(), staged_name, our_ino, their_ino, fingerprint: None }
+            }
+            UndoRecord::Removed { staged_name, ino, changed, .. } => {
+                UndoRecord::Removed { at: nowhere(), staged_name, ino, changed }
+            }
+            UndoRecord::Moved { ino, changed, .. } => {
+                UndoRecord::Moved { from: nowhere(), to: nowhere(), ino, changed }
+            }
+            UndoRecord::MovedOver { ino, changed, staged_name, .. } => {
+                UndoRecord::MovedOver { from: nowhere(), to: nowhere(), ino, changed, staged_name }
+            }
+            UndoRecord::Exchanged { from_ino, to_ino, changed, .. } => {
+                UndoRecord::Exchanged { from: nowhere(), to: nowhere(), from_ino, to_ino, changed }
+            }
+            UndoRecord::AttributesSet { ino, before, after, is_only_action, .. } => {
+                UndoRecord::AttributesSet { at: nowhere(), ino, before, after, is_only_action }
+            }
         }
     }
 

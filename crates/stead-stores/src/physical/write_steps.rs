@@ -45,6 +45,7 @@ impl PhysicalChange<'_> {
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
+                DraftContent::Closed(entry) => self.staging.reopen_temp_file(entry)?,
                 DraftContent::Overlay(draft) => {
                     if existing.is_some_and(|existing| {
                         (existing.dev, existing.ino) == (draft.stat.dev, draft.stat.ino)
@@ -108,6 +109,7 @@ impl PhysicalChange<'_> {
             Content::Stored(_) => return Err(uncopied_content_error()),
             Content::Sealed(sealed) => AppendContent::File(match draft_content(sealed)? {
                 DraftContent::Complete(temp) => temp,
+                DraftContent::Closed(entry) => self.staging.reopen_temp_file(entry)?,
                 DraftContent::Overlay(draft) => draft.to_temp_file()?,
             }),
         };
@@ -253,7 +255,7 @@ impl PhysicalChange<'_> {
     }
 
     /// Makes a file with this content in the staging directory.
-    fn stage_bytes(&self, bytes: &[u8]) -> StoreResult<TempFile> {
+    pub(super) fn stage_bytes(&self, bytes: &[u8]) -> StoreResult<TempFile> {
         let temp = self.staging.new_temp_file()?;
         temp.file.write_all_at(bytes, 0).map_err(io_to_store_error)?;
         Ok(temp)

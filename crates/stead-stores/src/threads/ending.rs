@@ -108,6 +108,7 @@ impl LeaseHolder {
         });
         if let Some(held) = &held {
             match decided {
+                Ok(Decision::Begun { is_taken_over: false, .. }) => held.set_ended_here(),
                 Ok(Decision::Begun { .. } | Decision::Missing) => held.set_ended(),
                 _ => held.stop_ending(),
             }

@@ -27,6 +27,8 @@ pub struct HeldThread {
     /// Whether the lease must be taken anew, because a Store has refused it.
     is_refused: AtomicBool,
     has_ended: AtomicBool,
+    /// Whether this process has ended it.
+    was_ended_here: AtomicBool,
     /// Whether a call has failed because the thread has ended.
     end_was_reported: AtomicBool,
     /// How many calls run, and the bit `ENDING`.
@@ -55,6 +57,7 @@ impl HeldThread {
             lease: Mutex::new(lease),
             is_refused: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            was_ended_here: AtomicBool::new(false),
             end_was_reported: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             last_used: AtomicI64::new(process_clock::now()),
@@ -138,6 +141,12 @@ impl HeldThread {
         self.has_ended.store(true, Ordering::Release);
     }
 
+    /// This process has ended it, while no call ran.
+    pub(super) fn set_ended_here(&self) {
+        self.was_ended_here.store(true, Ordering::Release);
+        self.set_ended();
+    }
+
     /// Whether this process is trying to end it.
     pub(super) fn is_ending(&self) -> bool {
         self.calls.load(Ordering::Acquire) & ENDING != 0
@@ -189,6 +198,10 @@ impl ThreadLease for HeldThread {
 
     fn has_ended(&self) -> bool {
         HeldThread::has_ended(self)
+    }
+
+    fn was_ended_here(&self) -> bool {
+        self.was_ended_here.load(Ordering::Acquire)
     }
 
     fn end_was_reported(&self) -> bool {

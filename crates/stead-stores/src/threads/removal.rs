@@ -10,7 +10,7 @@ use stead_core::{AuditRecord, FactName, StoreError, StoreResult};
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
 use crate::database::group_commit::CommitSync;
-use crate::database::{is_state_namespace, remove_volume};
+use crate::database::is_state_namespace;
 use crate::threads::ending::check_ending;
 use crate::threads::{EndingThread, LeaseHolder, ThreadKey};
 use crate::virtual_store::fork;
@@ -86,15 +86,16 @@ pub(crate) fn remove_thread(
         }
         removed.files += files.cast_unsigned();
         removed.bytes += bytes.cast_unsigned();
-        *(if *kind == VolumeKind::Fork { &mut removed.forks } else { &mut removed.volumes }) += 1;
+        match kind {
+            VolumeKind::Fork => removed.forks += 1,
+            // Counted with its fork.
+            VolumeKind::ForkPart => {}
+            VolumeKind::Files | VolumeKind::State => removed.volumes += 1,
+        }
     }
-    let is_own = |volume: i64| volumes.iter().any(|(own, _)| *own == volume);
-    for (volume, _) in &volumes {
-        // A fork that another owner has keeps what it shares with this volume, until it is discarded.
-        let has_foreign_fork = fork::forks_of(conn, *volume)?.into_iter().any(|fork| !is_own(fork));
-        if has_foreign_fork { fork::make_unnamed(conn, *volume)? } else { remove_volume(conn, *volume)? }
-    }
-    fork::remove_unused_layers(conn)?;
+    // A fork that another owner has keeps what it shares with these volumes, until it is discarded.
+    let ids: Vec<i64> = volumes.iter().map(|(volume, _)| *volume).collect();
+    fork::remove_volumes(conn, &ids)?;
     removed.snapshots =
         conn.prepare_cached("DELETE FROM snapshot WHERE agent = ?1")?.execute([&owner])? as u64;
     conn.prepare_cached("DELETE FROM thread_lease WHERE thread = ?1")?.execute([id])?;
@@ -115,19 +116,25 @@ pub(crate) fn threads_with_volumes(conn: &Connection) -> Result<Vec<i64>> {
 enum VolumeKind {
     Files,
     Fork,
+    ForkPart,
     State,
 }
 
 /// The volumes of a thread and of the forks that it owns.
 fn volumes_of(conn: &Connection, thread: i64, owner: &str) -> Result<Vec<(i64, VolumeKind)>> {
     let mut statement = conn.prepare_cached(
-        "SELECT id, base IS NOT NULL, iif(base IS NULL, namespace, NULL) FROM volume
-         WHERE thread IS NOT NULL AND thread = ?1
-         UNION SELECT volume, 1, NULL FROM fork WHERE owner = ?2",
+        "WITH own(volume) AS (
+           SELECT id FROM volume WHERE thread IS NOT NULL AND thread = ?1
+           UNION SELECT volume FROM fork WHERE owner = ?2
+           UNION SELECT volume FROM fork_part WHERE owner = ?2)
+         SELECT v.id, v.base IS NOT NULL, iif(v.base IS NULL, v.namespace, NULL),
+                EXISTS (SELECT 1 FROM fork_part p WHERE p.volume = v.id)
+         FROM own o JOIN volume v ON v.id = o.volume",
     )?;
     let rows = statement.query_map(params![thread, owner], |row| {
         let (is_fork, namespace): (bool, Option<String>) = (row.get(1)?, row.get(2)?);
         let kind = match namespace {
+            _ if row.get(3)? => VolumeKind::ForkPart,
             _ if is_fork => VolumeKind::Fork,
             Some(namespace) if is_state_namespace(&namespace) => VolumeKind::State,
             _ => VolumeKind::Files,

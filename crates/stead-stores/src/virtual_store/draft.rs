@@ -31,6 +31,17 @@ pub(crate) struct DraftPins {
     draft: i64,
 }
 
+impl DraftPins {
+    pub(super) fn new(database: &Arc<DatabaseInner>) -> Self {
+        DraftPins { database: Arc::clone(database), draft: fastrand::i64(1..) }
+    }
+
+    /// The number under which the content is pinned.
+    pub(super) fn draft(&self) -> i64 {
+        self.draft
+    }
+}
+
 impl Drop for DraftPins {
     fn drop(&mut self) {
         self.database.dropped_drafts.lock().push(self.draft);
@@ -296,9 +307,7 @@ impl VirtualDraft {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let pins = self.pins.get_or_insert_with(|| {
-            Arc::new(DraftPins { database: Arc::clone(&self.database), draft: fastrand::i64(1..) })
-        });
+        let pins = self.pins.get_or_insert_with(|| Arc::new(DraftPins::new(&self.database)));
         let (draft, now) = (pins.draft, SystemClock.now().0);
         // Hashed here, and not in the write transaction, where all other writers would wait.
         let hashed: Vec<(Hash, Vec<u8>)> =

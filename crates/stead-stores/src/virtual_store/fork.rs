@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
-use stead_core::store::{DatabaseId, Fork, ForkName, QuotaLimits, RevisionNumber, StoreId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use stead_core::store::{DatabaseId, Fork, ForkName, ForkPart, QuotaLimits, RevisionNumber, StoreId};
+use stead_core::{AccessScope, OperationId};
 use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
 use crate::database::Database;
@@ -18,6 +19,7 @@ use crate::database::{Volume, find_volume, namespace_text, newest_revision, remo
 use crate::threads::{configured_namespace, rows};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::{EntryRow, entries};
+use crate::virtual_store::fork_part::{self, namespace_of};
 use crate::virtual_store::fork_sync;
 use crate::virtual_store::layers::{Layer, ROOT_PARENT, find_overlay};
 use crate::virtual_store::tree::VolumeTree;
@@ -25,8 +27,8 @@ use crate::virtual_store::tree::VolumeTree;
 /// How many layers a fork has below it at most.
 const MAX_LAYERS: usize = 4;
 
-/// The namespace prefix of a merged layer, which no one can open: `Database::store` refuses the empty part.
-const UNNAMED_LAYER_PREFIX: &str = "[\"\",";
+/// The namespace prefix of a layer without an owner, such as a merged one, which no one can open: `Database::store` refuses the empty part.
+pub(crate) const UNNAMED_LAYER_PREFIX: &str = "[\"\",";
 
 /// A fork with what the database knows of where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct ForkRecord {
     pub directory: Option<String>,
     /// The thread that the fork belongs to, if it was made in one.
     pub thread: Option<i64>,
+    /// The other parts of the fork, by place. A part has none.
+    pub parts: Vec<ForkRecord>,
 }
 
 impl VirtualStore {
@@ -62,10 +66,19 @@ impl VirtualStore {
 
     /// Like `fork_as`, for an agent.
     pub(crate) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
-        let namespace = namespace_of(&fork.owner, &fork.name)?;
+        let namespace = namespace_of(fork)?;
         match fork.pinned_at {
             Some(revision) => self.view_of(revision)?.create_fork(namespace, Some(fork.clone())),
             None => self.create_fork(namespace, Some(fork.clone())),
+        }
+    }
+
+    /// Whether this is a fork that was discarded. Asks the database.
+    pub fn is_discarded(&self) -> StoreResult<bool> {
+        let reader = self.database_inner().reader()?;
+        match self.volume.check_exists(&reader).map_err(StoreError::from) {
+            Err(StoreError::Expired(_)) => Ok(true),
+            checked => checked.map(|()| false),
         }
     }
 
@@ -114,13 +127,29 @@ impl Database {
 
     /// The id of the Store of an agent's fork in a database.
     pub fn fork_id_in(database: DatabaseId, owner: &str, name: &ForkName) -> StoreResult<StoreId> {
-        Ok(volume_store_id(database, &namespace_of(owner, name)?))
+        Ok(volume_store_id(database, &namespace_text(["forks", owner, name.as_str()])?))
+    }
+
+    /// The id of the Store of a fork, or of a part of one, in a database.
+    pub fn store_id_of(database: DatabaseId, record: &ForkRecord) -> StoreResult<StoreId> {
+        Ok(volume_store_id(database, &namespace_of(&record.fork)?))
     }
 
     /// The Store of an agent's fork; [`StoreError::NotFound`] if there is none.
     pub fn fork_store(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
-        let namespace = namespace_of(owner, name)?;
-        let Some((id, _)) = find_volume(&*self.0.reader()?, &namespace)? else {
+        self.existing_store(&namespace_text(["forks", owner, name.as_str()])?)
+    }
+
+    /// The Store of this very fork, or part of one; [`StoreError::NotFound`] if it was discarded, also if its owner has made
+    /// another one of the same name since.
+    pub fn open_fork(&self, record: &ForkRecord) -> StoreResult<VirtualStore> {
+        let store = self.existing_store(&namespace_of(&record.fork)?)?;
+        if store.volume.id == record.volume { Ok(store) } else { Err(StoreError::NotFound) }
+    }
+
+    /// The Store of a volume that exists.
+    fn existing_store(&self, namespace: &str) -> StoreResult<VirtualStore> {
+        let Some((id, _)) = find_volume(&*self.0.reader()?, namespace)? else {
             return Err(StoreError::NotFound);
         };
         // Another process may have discarded the fork that is cached here, and made one of the same name.
@@ -128,19 +157,10 @@ impl Database {
             .volumes
             .lock()
             .retain(|cached_namespace, volume| *cached_namespace != namespace || volume.id == id);
-        self.store(["forks", owner, name.as_str()])
+        let parts: Vec<String> =
+            serde_json::from_str(namespace).map_err(|_| corrupt("a fork's namespace"))?;
+        self.store(parts)
     }
-
-    /// The Store of this very fork; [`StoreError::NotFound`] if it was discarded, also if its owner has made another one
-    /// of the same name since.
-    pub fn open_fork(&self, record: &ForkRecord) -> StoreResult<VirtualStore> {
-        let store = self.fork_store(&record.fork.owner, &record.fork.name)?;
-        if store.volume.id == record.volume { Ok(store) } else { Err(StoreError::NotFound) }
-    }
-}
-
-pub(crate) fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
-    namespace_text(["forks", owner, name.as_str()])
 }
 
 /// The newest revision of a volume at which it was forked.
@@ -152,24 +172,43 @@ pub(crate) fn newest_fork_revision(conn: &Connection, vol: i64) -> Result<Option
     Ok(statement.query_row([vol], |row| row.get(0))?)
 }
 
-/// Refuses to destroy a volume that has forks.
+/// Refuses to destroy a volume that has forks, unless it is a fork itself.
 pub(crate) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
-    if forks_of(conn, vol)?.is_empty() {
+    let is_fork = conn
+        .prepare_cached(
+            "SELECT 1 FROM fork WHERE volume = ?1 UNION SELECT 1 FROM fork_part WHERE volume = ?1",
+        )?
+        .exists([vol])?;
+    if is_fork || forks_of(conn, vol)?.is_empty() {
         return Ok(());
     }
     Err(StoreError::Invalid("it has forks; discard them first".into()).into())
 }
 
-/// The volumes that stand directly on a volume.
+/// The volumes that stand directly on a volume, and the forks that were made from it. A fork of an unchanged fork stands on what
+/// that one stands on.
 pub(crate) fn forks_of(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
-    let mut statement = conn.prepare_cached("SELECT id FROM volume WHERE base IS NOT NULL AND base = ?1")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT id FROM volume WHERE base IS NOT NULL AND base = ?1
+         UNION SELECT volume FROM fork_sync WHERE target = ?1",
+    )?;
     let forks = statement.query_map([vol], |row| row.get(0))?;
     Ok(forks.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Removes volumes. What forks of them need stays as layers without an owner, which no one can open.
+pub(crate) fn remove_volumes(conn: &Connection, volumes: &[i64]) -> Result<()> {
+    for volume in volumes {
+        let has_forks = forks_of(conn, *volume)?.iter().any(|fork| !volumes.contains(fork));
+        if has_forks { make_unnamed(conn, *volume)? } else { remove_volume(conn, *volume)? }
+    }
+    if volumes.is_empty() { Ok(()) } else { remove_unused_layers(conn) }
 }
 
 /// Makes a volume that only forks need into a layer without an owner. It is removed with the last of them.
 pub(crate) fn make_unnamed(conn: &Connection, vol: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM fork WHERE volume = ?1")?.execute([vol])?;
+    conn.prepare_cached("DELETE FROM fork_part WHERE volume = ?1")?.execute([vol])?;
     conn.prepare_cached("UPDATE volume SET namespace = ?2, thread = NULL WHERE id = ?1")?
         .execute(params![vol, format!("{UNNAMED_LAYER_PREFIX}\"{vol}\"]")])?;
     Ok(())
@@ -192,7 +231,8 @@ pub(crate) fn remove_unused_layers(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "SELECT id FROM volume v
          WHERE (substr(namespace, 1, length(?1)) = ?1 OR id IN (SELECT volume FROM overlay))
-           AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
+           AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)
+           AND NOT EXISTS (SELECT 1 FROM fork_sync s WHERE s.target = v.id)",
     )?;
     loop {
         let unused = statement.query_map([UNNAMED_LAYER_PREFIX], |row| row.get(0))?;
@@ -307,16 +347,38 @@ fn merge_layers(transaction: &mut WriteTransaction<'_>, root: i64, layers: &[Lay
     Ok(Layer { vol, as_of: first.as_of })
 }
 
-/// Inserts the row that says whose fork a volume is. `base` is the volume that it was made from.
-pub(crate) fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()> {
+/// The settings of a fork as columns.
+pub(crate) struct StoredRules {
+    pub(crate) protect: String,
+    pub(crate) hide: String,
+    pub(crate) scratch: String,
+    pub(crate) quota: String,
+    pub(crate) omitted: String,
+}
+
+pub(crate) fn stored_rules(fork: &Fork) -> StoredRules {
     let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
-    let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
+    StoredRules {
+        protect: json(&fork.protect),
+        hide: json(&fork.hide),
+        scratch: json(&fork.scratch),
+        quota: serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON"),
+        omitted: json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>()),
+    }
+}
+
+/// Inserts the row that says whose fork a volume is, or of which fork it is a part. `base` is the volume that it was made from.
+pub(crate) fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -> Result<()> {
+    if !fork.is_whole() {
+        return fork_part::insert_part(conn, vol, base, fork);
+    }
+    let rules = stored_rules(fork);
     conn.prepare_cached(
         "INSERT INTO fork(owner, name, volume, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, origin,
                           hide)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
-                 ifnull((SELECT origin FROM fork WHERE volume = ?13), ?4), ?14)",
+                 coalesce((SELECT origin FROM fork WHERE volume = ?13), (SELECT origin FROM fork_part WHERE volume = ?13), ?4), ?14)",
     )?
     .execute(params![
         fork.owner,
@@ -325,16 +387,16 @@ pub(crate) fn insert_fork(conn: &Connection, vol: i64, base: i64, fork: &Fork) -
         fork.created_by,
         fork.base_prefix.as_str(),
         fork.path.as_str(),
-        json(&fork.protect),
-        json(&fork.scratch),
-        quota,
+        rules.protect,
+        rules.scratch,
+        rules.quota,
         fork.created.0,
         fork.approval_policy.as_str(),
-        json(&fork.excluded.iter().map(VfsPath::to_string).collect::<Vec<_>>()),
+        rules.omitted,
         base,
-        json(&fork.hide)
+        rules.hide
     ])?;
-    Ok(())
+    fork_part::claim(conn, vol, fork)
 }
 
 fn load_fork_volumes(conn: &Connection) -> Result<BTreeMap<String, Vec<i64>>> {
@@ -363,50 +425,67 @@ fn bottom_volume(conn: &Connection, vol: i64) -> Result<(i64, String)> {
 
 fn load_forks(conn: &Connection, owner: &str) -> Result<Vec<ForkRecord>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, volume, origin, hide FROM fork
-         WHERE owner = ?1 ORDER BY name",
+        "SELECT name, created_by, prefix, path, protect, scratch, quota, at, ask, omitted, volume, origin, hide, '/', 'rw', NULL
+         FROM fork WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
     let mut forks = Vec::new();
     while let Some(row) = rows.next()? {
-        let damaged = || corrupt("the row of a fork can't be read");
-        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| damaged());
-        let path = |column| VfsPath::parse(text(column)?).map_err(|_| damaged());
-        let texts = |column| serde_json::from_str(text(column)?).map_err(|_| damaged());
-        let excluded: Vec<String> = texts(9)?;
-        let excluded = excluded.iter().map(|path| VfsPath::parse(path).map_err(|_| damaged()));
-        let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| damaged())?;
-        let fork = Fork {
-            owner: owner.to_owned(),
-            name: text(0)?.parse().map_err(|_| damaged())?,
-            created_by: row.get(1)?,
-            base_prefix: path(2)?,
-            path: path(3)?,
-            protect: texts(4)?,
-            hide: texts(12)?,
-            scratch: texts(5)?,
-            quota: QuotaLimits { bytes, files, file_bytes },
-            approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
-            excluded: excluded.collect::<Result<_>>()?,
-            created: Timestamp(row.get(7)?),
-            pinned_at: None,
-            lease: None,
+        let mut record = load_row(conn, owner, row)?;
+        record.parts = fork_part::load_parts(conn, owner, record.volume)?;
+        let part = |ForkRecord { fork, .. }: &ForkRecord| ForkPart {
+            place: fork.place.clone(),
+            scope: fork.scope,
+            base_prefix: fork.base_prefix.clone(),
         };
-        let (volume, origin) = (row.get(10)?, row.get(11)?);
-        let thread = conn
-            .prepare_cached("SELECT thread FROM volume WHERE id = ?1")?
-            .query_row([volume], |row| row.get(0))?;
-        let (bottom, namespace) = bottom_volume(conn, volume)?;
-        let overlay = conn
-            .prepare_cached("SELECT location, pinned FROM overlay WHERE volume = ?1")?
-            .query_row([bottom], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?)))
-            .optional()?;
-        let (directory, namespace, pinned_at) = match overlay {
-            Some((location, pinned)) => (Some(location), Vec::new(), pinned.map(RevisionNumber)),
-            None => (None, configured_namespace(&namespace)?, None),
-        };
-        let fork = Fork { pinned_at, ..fork };
-        forks.push(ForkRecord { fork, volume, origin, namespace, directory, thread });
+        record.fork.parts = record.parts.iter().map(part).collect();
+        forks.push(record);
     }
     Ok(forks)
+}
+
+/// A row of `fork` or `fork_part`, without the parts of the fork.
+pub(crate) fn load_row(conn: &Connection, owner: &str, row: &Row<'_>) -> Result<ForkRecord> {
+    let damaged = || corrupt("the row of a fork can't be read");
+    let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| damaged());
+    let path = |column| VfsPath::parse(text(column)?).map_err(|_| damaged());
+    let texts = |column| serde_json::from_str(text(column)?).map_err(|_| damaged());
+    let excluded: Vec<String> = texts(9)?;
+    let excluded = excluded.iter().map(|path| VfsPath::parse(path).map_err(|_| damaged()));
+    let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| damaged())?;
+    let fork = Fork {
+        owner: owner.to_owned(),
+        name: text(0)?.parse().map_err(|_| damaged())?,
+        created_by: row.get(1)?,
+        base_prefix: path(2)?,
+        path: path(3)?,
+        protect: texts(4)?,
+        hide: texts(12)?,
+        scratch: texts(5)?,
+        quota: QuotaLimits { bytes, files, file_bytes },
+        approval_policy: ApprovalPolicy::parse(text(8)?).ok_or_else(damaged)?,
+        place: path(13)?,
+        scope: text(14)?.parse::<AccessScope>().map_err(|_| damaged())?,
+        excluded: excluded.collect::<Result<_>>()?,
+        parts: Vec::new(),
+        created: Timestamp(row.get(7)?),
+        pinned_at: None,
+        lease: None,
+        made_by: row.get::<_, Option<[u8; 16]>>(15)?.map(OperationId::from_bytes),
+    };
+    let (volume, origin) = (row.get(10)?, row.get(11)?);
+    let thread = conn
+        .prepare_cached("SELECT thread FROM volume WHERE id = ?1")?
+        .query_row([volume], |row| row.get(0))?;
+    let (bottom, namespace) = bottom_volume(conn, volume)?;
+    let overlay = conn
+        .prepare_cached("SELECT location, pinned FROM overlay WHERE volume = ?1")?
+        .query_row([bottom], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?)))
+        .optional()?;
+    let (directory, namespace, pinned_at) = match overlay {
+        Some((location, pinned)) => (Some(location), Vec::new(), pinned.map(RevisionNumber)),
+        None => (None, configured_namespace(&namespace)?, None),
+    };
+    let fork = Fork { pinned_at, ..fork };
+    Ok(ForkRecord { fork, volume, origin, namespace, directory, thread, parts: Vec::new() })
 }

@@ -8,7 +8,7 @@ use stead_core::store::{
     CurrentNode, ForkSides, ForkSync, NewForkSync, NodeId, NodeState, RevisionNumber, SidesQuery, StoreId,
     StorePath,
 };
-use stead_core::{Operation, OperationId, StoreError};
+use stead_core::{Operation, OperationId, StoreError, StoreResult};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
@@ -16,7 +16,8 @@ use crate::database::maintenance::check_readable;
 use crate::database::{Volume, newest_revision, volume_store_id};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::EntryRow;
-use crate::virtual_store::history::{is_undone, node_id, node_state};
+use crate::virtual_store::fork::UNNAMED_LAYER_PREFIX;
+use crate::virtual_store::history::{MAX_UNDO_DEPTH, is_undone, node_id, node_state};
 use crate::virtual_store::layers::{find_overlay, load_layers};
 use crate::virtual_store::tree::VolumeTree;
 
@@ -24,13 +25,15 @@ use crate::virtual_store::tree::VolumeTree;
 pub(crate) struct LoadedSync {
     pub(crate) target: i64,
     pub(crate) sync: ForkSync,
+    /// The revision up to which the fork has the rows of its target's manifest.
+    pub(crate) manifest_revision: i64,
 }
 
 /// Inserts the first sync of a fork: it has everything that its target has at this revision.
 pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: i64) -> Result<()> {
     conn.prepare_cached(
-        "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, operation, merge_operation)
-         VALUES (?1, 0, NULL, ?2, ?3, NULL, NULL)",
+        "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, manifest_revision, operation, merge_operation)
+         VALUES (?1, 0, NULL, ?2, ?3, ?3, NULL, NULL)",
     )?
     .execute([fork, target, revision])?;
     Ok(())
@@ -39,8 +42,14 @@ pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: 
 /// Loads the sync that counts: the newest one whose operation and merge have not been undone, and which was planned while a
 /// sync counted that still does.
 pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
+    load_as_of(conn, fork, None)
+}
+
+/// The same for the sync that counted at a revision of the fork. If a merge was undone since, it doesn't count then either: the target
+/// has what it had before.
+fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<LoadedSync> {
     let mut statement = conn.prepare_cached(
-        "SELECT number, target, target_revision, operation, merge_operation, based_on FROM fork_sync
+        "SELECT number, target, target_revision, operation, merge_operation, based_on, manifest_revision FROM fork_sync
          WHERE volume = ?1 ORDER BY number",
     )?;
     let mut rows = statement.query([fork])?;
@@ -50,32 +59,43 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     while let Some(row) = rows.next()? {
         let (number, target): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (operation, merge): (Option<[u8; 16]>, Option<[u8; 16]>) = (row.get(3)?, row.get(4)?);
+        let target_revision: i64 = row.get(2)?;
+        if let Some(as_of) = as_of {
+            // A sync without a change of the fork happened after the revision of the target that it took in.
+            let made = operation.as_ref().map(|operation| revision_of(conn, fork, operation)).transpose()?;
+            if made.flatten().unwrap_or(target_revision) > as_of {
+                break;
+            }
+        }
         newest = number;
         merges.extend(merge.map(OperationId::from_bytes));
-        let is_undone_in = |volume, operation: &Option<[u8; 16]>| match operation {
-            Some(operation) => is_undone(conn, volume, operation, 0),
+        let is_undone_in = |volume, operation: &Option<[u8; 16]>, as_of| match operation {
+            Some(operation) => is_undone_as_of(conn, volume, operation, as_of, 0),
             None => Ok(false),
         };
         let based_on: Option<i64> = row.get(5)?;
         let mut is_valid =
-            based_on.is_none_or(|number| valid.contains(&number)) && !is_undone_in(fork, &operation)?;
+            based_on.is_none_or(|number| valid.contains(&number)) && !is_undone_in(fork, &operation, as_of)?;
         for volume in merged_volumes(conn, target)? {
-            is_valid = is_valid && !is_undone_in(volume, &merge)?;
+            is_valid = is_valid && !is_undone_in(volume, &merge, None)?;
         }
         if is_valid {
             valid.insert(number);
-            let (behind, newly_marked) = load_nodes(conn, fork, number)?;
+            let SyncNodes { behind, absent, out_of_sight, marked: newly_marked } =
+                load_nodes(conn, fork, number)?;
             marked.extend(newly_marked);
-            let target_revision = RevisionNumber(row.get(2)?);
+            let target_revision = RevisionNumber(target_revision);
             let sync = ForkSync {
                 number,
                 counting: number,
                 target_revision,
                 behind,
+                absent,
+                out_of_sight,
                 marked: BTreeSet::new(),
                 merges: BTreeSet::new(),
             };
-            loaded = Some(LoadedSync { target, sync });
+            loaded = Some(LoadedSync { target, sync, manifest_revision: row.get(6)? });
         }
     }
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
@@ -83,13 +103,48 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     Ok(loaded)
 }
 
-/// The revision of the mirror of a host directory up to which the fork of the directory has its changes.
-pub(crate) fn synced_revision(conn: &Connection, mirror: i64) -> Result<Option<i64>> {
+/// The revision of a volume that an operation made.
+fn revision_of(conn: &Connection, volume: i64, operation: &[u8; 16]) -> Result<Option<i64>> {
+    let revision = conn
+        .prepare_cached(
+            "SELECT max(r.id) FROM revision r WHERE r.operation = ?2
+               AND EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)",
+        )?
+        .query_row(params![volume, operation], |row| row.get(0))?;
+    Ok(revision)
+}
+
+/// Whether an operation was undone at a revision of the volume; without one, whether it is undone now.
+fn is_undone_as_of(
+    conn: &Connection,
+    volume: i64,
+    operation: &[u8; 16],
+    as_of: Option<i64>,
+    depth: usize,
+) -> Result<bool> {
+    let Some(revision) = as_of else { return is_undone(conn, volume, operation, depth) };
+    let mut statement =
+        conn.prepare_cached("SELECT undone_by FROM undone WHERE volume = ?1 AND operation = ?2")?;
+    let undone_by: Vec<[u8; 16]> = statement
+        .query_map(params![volume, operation], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for undo in undone_by {
+        let was_made = revision_of(conn, volume, &undo)?.is_some_and(|made| made <= revision);
+        let is_too_deep = depth > MAX_UNDO_DEPTH;
+        if was_made && (is_too_deep || !is_undone_as_of(conn, volume, &undo, as_of, depth + 1)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Up to which revision of the mirror of a host directory the fork of the directory has its changes.
+pub(crate) fn mirror_sync(conn: &Connection, mirror: i64) -> Result<Option<ForkSync>> {
     let fork: Option<i64> = conn
         .prepare_cached("SELECT volume FROM fork_sync WHERE target = ?1 LIMIT 1")?
         .query_row([mirror], |row| row.get(0))
         .optional()?;
-    fork.map(|fork| Ok(load(conn, fork)?.sync.target_revision.0)).transpose()
+    fork.map(|fork| Ok(load(conn, fork)?.sync)).transpose()
 }
 
 /// Whether a fork has taken in something.
@@ -99,7 +154,7 @@ pub(crate) fn has_syncs(conn: &Connection) -> Result<bool> {
 
 /// The volumes whose history has the merges of forks of a volume: the volume itself or, if it is the mirror of a host directory,
 /// the ledgers of the directory.
-fn merged_volumes(conn: &Connection, target: i64) -> Result<Vec<i64>> {
+pub(crate) fn merged_volumes(conn: &Connection, target: i64) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(
         "SELECT d.volume FROM volume m JOIN overlay o ON o.volume = m.base AND m.namespace = '{\"mirror\":' || o.volume || '}'
          JOIN ledger_directory d ON d.location = o.location WHERE m.id = ?1",
@@ -114,27 +169,41 @@ fn not_a_fork() -> StoreError {
     StoreError::unsupported("this Store isn't a fork that can be merged")
 }
 
-/// The nodes with an older base and those with markers, of one sync.
-fn load_nodes(
-    conn: &Connection,
-    fork: i64,
-    number: i64,
-) -> Result<(BTreeMap<NodeId, RevisionNumber>, BTreeSet<NodeId>)> {
+/// The nodes that differ from the rest of a sync, as in [`ForkSync`].
+#[derive(Default)]
+struct SyncNodes {
+    behind: BTreeMap<NodeId, RevisionNumber>,
+    absent: BTreeSet<NodeId>,
+    out_of_sight: BTreeSet<NodeId>,
+    marked: BTreeSet<NodeId>,
+}
+
+/// The values of `fork_sync_node.is_marked`.
+const NOT_MARKED: i64 = 0;
+const WITH_MARKERS: i64 = 1;
+const OUT_OF_SIGHT: i64 = 2;
+
+fn load_nodes(conn: &Connection, fork: i64, number: i64) -> Result<SyncNodes> {
     let mut statement = conn.prepare_cached(
         "SELECT node, base_revision, is_marked FROM fork_sync_node WHERE volume = ?1 AND number = ?2",
     )?;
     let mut rows = statement.query([fork, number])?;
-    let (mut behind, mut marked) = (BTreeMap::new(), BTreeSet::new());
+    let mut nodes = SyncNodes::default();
     while let Some(row) = rows.next()? {
         let node = node_id(row.get(0)?);
-        if let Some(revision) = row.get(1)? {
-            behind.insert(node, RevisionNumber(revision));
+        let (base_revision, mark): (Option<i64>, i64) = (row.get(1)?, row.get(2)?);
+        match base_revision {
+            Some(revision) => drop(nodes.behind.insert(node, RevisionNumber(revision))),
+            None if mark == NOT_MARKED => drop(nodes.absent.insert(node)),
+            None => {}
         }
-        if row.get(2)? {
-            marked.insert(node);
+        match mark {
+            WITH_MARKERS => drop(nodes.marked.insert(node)),
+            OUT_OF_SIGHT => drop(nodes.out_of_sight.insert(node)),
+            _ => {}
         }
     }
-    Ok((behind, marked))
+    Ok(nodes)
 }
 
 impl WriteTransaction<'_> {
@@ -164,8 +233,8 @@ impl WriteTransaction<'_> {
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
         self.conn
             .prepare_cached(
-                "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, operation, merge_operation)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, manifest_revision, operation, merge_operation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute(params![
                 fork,
@@ -173,20 +242,113 @@ impl WriteTransaction<'_> {
                 new.based_on,
                 target,
                 new.target_revision.0,
+                new.manifest_revision.unwrap_or(new.target_revision).0,
                 operation,
                 new.merge.map(|merge| merge.as_bytes().to_vec())
             ])?;
         let mut statement = self.conn.prepare_cached(
             "INSERT INTO fork_sync_node(volume, number, node, base_revision, is_marked) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        let nodes: BTreeSet<NodeId> = new.behind.keys().chain(&new.marked).copied().collect();
+        let nodes: BTreeSet<NodeId> =
+            new.behind.keys().chain(&new.absent).chain(&new.marked).copied().collect();
         for node in nodes {
             let base_revision = new.behind.get(&node).map(|revision| revision.0);
-            let is_marked = new.marked.contains(&node);
-            statement.execute(params![fork, number, node.0.cast_signed(), base_revision, is_marked])?;
+            let mark = match (new.marked.contains(&node), new.out_of_sight.contains(&node)) {
+                (true, _) => WITH_MARKERS,
+                (false, true) => OUT_OF_SIGHT,
+                (false, false) => NOT_MARKED,
+            };
+            statement.execute(params![fork, number, node.0.cast_signed(), base_revision, mark])?;
         }
         Ok(())
     }
+}
+
+impl WriteTransaction<'_> {
+    /// A change of a fork, the revision `made`, has put files back to their states at another revision. Where the fork has taken in
+    /// changes of its target since, these files get back the base that they had then.
+    ///
+    /// With the present base they would count as changed by the fork: a merge would take back what others have changed in the target.
+    pub(crate) fn restore_fork_bases(
+        &mut self,
+        fork: i64,
+        operation: &Operation,
+        made: i64,
+        restored: RevisionNumber,
+    ) -> Result<()> {
+        let conn = self.conn;
+        let LoadedSync { target, sync, manifest_revision } = load(conn, fork)?;
+        let then = load_as_of(conn, fork, Some(restored.0)).map_or_else(|_| load_first(conn, fork), Ok)?.sync;
+        if then.counting == sync.counting {
+            return Ok(());
+        }
+        let root = target_volume(conn, target)?.1;
+        let (target_layers, fork_layers) = (load_layers(conn, target)?, load_layers(conn, fork)?);
+        let tree = |vol, layers, revision| VolumeTree {
+            conn,
+            vol,
+            root,
+            as_of: Some(revision),
+            base_layers: layers,
+            overlay: None,
+        };
+        let (before, after) = (tree(fork, &fork_layers, made - 1), tree(fork, &fork_layers, made));
+        let base_now = tree(target, &target_layers, sync.target_revision.0);
+        let base_then = tree(target, &target_layers, then.target_revision.0);
+        let place = |row: &EntryRow, name: &[u8]| (row.parent, name.to_vec());
+        let state = |found: Option<(EntryRow, Vec<u8>)>| {
+            found.map(|(row, name)| (row.parent, name, row.kind, row.mode, row.size, row.content))
+        };
+        let mut nodes: BTreeSet<i64> = BTreeSet::new();
+        for node in changed_nodes(conn, fork, made - 1)? {
+            let is_behind = sync.behind.contains_key(&node_id(node)) || sync.absent.contains(&node_id(node));
+            if !is_behind && state(after.node_with_name(node)?) == state(base_now.node_with_name(node)?) {
+                continue;
+            }
+            nodes.insert(node);
+            // What one of the two sides has there under another id is the same file for a merge.
+            for tree in [&before, &after] {
+                let Some((row, name)) = tree.node_with_name(node)? else { continue };
+                let (parent, name) = place(&row, &name);
+                for base in [&base_now, &base_then] {
+                    nodes.extend(base.child(parent, &name)?.map(|row| row.node));
+                }
+            }
+        }
+        let ForkSync { number, counting, target_revision, mut behind, mut absent, mut out_of_sight, .. } =
+            sync;
+        for node in nodes {
+            let node = node_id(node);
+            behind.remove(&node);
+            absent.remove(&node);
+            out_of_sight.remove(&node);
+            if then.absent.contains(&node) {
+                absent.insert(node);
+                continue;
+            }
+            behind.insert(node, then.behind.get(&node).copied().unwrap_or(then.target_revision));
+            if then.out_of_sight.contains(&node) {
+                out_of_sight.insert(node);
+            }
+        }
+        let new = NewForkSync {
+            after: number,
+            based_on: counting,
+            target_revision,
+            manifest_revision: Some(RevisionNumber(manifest_revision)),
+            merge: None,
+            behind,
+            absent,
+            out_of_sight,
+            marked: BTreeSet::new(),
+        };
+        self.write_fork_sync(fork, operation, true, &new)
+    }
+}
+
+/// The sync with which a fork was made.
+fn load_first(conn: &Connection, fork: i64) -> Result<LoadedSync> {
+    load_as_of(conn, fork, Some(first_revision(conn, fork)?))
 }
 
 impl VirtualStore {
@@ -194,6 +356,9 @@ impl VirtualStore {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
             let (namespace, _) = target_volume(conn, load(conn, self.volume.id)?.target)?;
+            if namespace.starts_with(UNNAMED_LAYER_PREFIX) {
+                return Err(target_gone().into());
+            }
             Ok(volume_store_id(self.database.id(), &namespace))
         })
     }
@@ -211,7 +376,12 @@ impl VirtualStore {
         })
     }
 
-    pub(crate) fn fork_sides(&self, query: SidesQuery) -> Result<ForkSides> {
+    pub(crate) fn fork_sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> Result<ForkSides> {
         self.read_transaction(|snapshot| {
             let conn = snapshot.tree.conn;
             let LoadedSync { target, sync, .. } = load(conn, self.volume.id)?;
@@ -233,7 +403,8 @@ impl VirtualStore {
             let mut nodes = changed_nodes(conn, self.volume.id, 0)?;
             // Also what the fork has taken in: a node that the fork has under another id is found by its place.
             nodes.extend(changed_nodes(conn, target, first_revision(conn, self.volume.id)?)?);
-            nodes.extend(sync.behind.keys().map(|node| node.0.cast_signed()));
+            let more = sync.behind.keys().chain(&sync.absent).chain(also);
+            nodes.extend(more.map(|node| node.0.cast_signed()));
             let tree = |volume, as_of| VolumeTree::new(conn, volume, as_of);
             let mut fork = TreeReader::new(self, tree(&self.volume, None));
             let mut target = TreeReader::new(self, tree(&target_tree, target_at));
@@ -244,16 +415,21 @@ impl VirtualStore {
             let mut sides = ForkSides::new(target_store, sync, RevisionNumber(revision));
             sides.target_revision = RevisionNumber(target_at.unwrap_or(revision));
             for node in nodes {
+                progress()?;
                 // Each node with an older base is rare, so its tree is read without a cache.
                 let older = sides.sync.behind.get(&node_id(node)).filter(|_| fork_then.is_none()).copied();
+                let is_absent = fork_then.is_none() && sides.sync.absent.contains(&node_id(node));
                 let base_state = match older {
+                    _ if is_absent => None,
                     Some(revision) => {
                         TreeReader::new(self, tree(&target_tree, Some(revision.0))).state(node)?
                     }
                     None => base.state(node)?,
                 };
-                let in_target = target.current(node)?;
-                let in_fork = fork.current(node)?;
+                let (mut in_target, mut in_fork) = (target.current(node)?, fork.current(node)?);
+                for current in [&mut in_target, &mut in_fork].into_iter().flatten() {
+                    share(current, base_state.as_ref());
+                }
                 let state =
                     |current: &Option<CurrentNode>| current.as_ref().and_then(|node| node.state.clone());
                 let (target_state, fork_state) = (state(&in_target), state(&in_fork));
@@ -283,15 +459,28 @@ impl VirtualStore {
     }
 }
 
+/// Makes a node's state share its memory with its state in the base: mostly it is the same, or at the same path.
+fn share(current: &mut CurrentNode, base: Option<&NodeState>) {
+    let (Some(state), Some(base)) = (&mut current.state, base) else { return };
+    if *state == *base {
+        *state = base.clone();
+    } else if state.path == base.path {
+        state.path = base.path.clone();
+    }
+    current.path = state.path.clone();
+}
+
 /// The namespace and the root of the volume that a fork was made from.
 fn target_volume(conn: &Connection, target: i64) -> Result<(String, i64)> {
     let found = conn
         .prepare_cached("SELECT namespace, root FROM volume WHERE id = ?1")?
         .query_row([target], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(found.ok_or_else(|| {
-        StoreError::Expired("what the fork was made from has been destroyed, so it can't be merged".into())
-    })?)
+    Ok(found.ok_or_else(target_gone)?)
+}
+
+fn target_gone() -> StoreError {
+    StoreError::Expired("what the fork was made from is gone, so the fork can't be merged or updated".into())
 }
 
 /// The revision of the target at which a fork was made.

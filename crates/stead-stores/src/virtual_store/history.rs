@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
     ChangeKind, ContentId, ContentRef, CurrentNode, NodeChange, NodeId, NodeKind, NodePath, NodeState,
-    OpenContent, PathFilter, Revision, RevisionNumber, RevisionQuery, RevisionSet, StorePath,
+    NodeStateFields, OpenContent, PathFilter, Revision, RevisionNumber, RevisionQuery, RevisionSet,
+    StorePath,
 };
 use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
 
@@ -27,7 +28,7 @@ use crate::virtual_store::unchanged;
 const REVISIONS_PER_PAGE: usize = 256;
 
 /// How deep undos of undos are followed.
-const MAX_UNDO_DEPTH: usize = 1_000;
+pub(crate) const MAX_UNDO_DEPTH: usize = 1_000;
 
 /// An agent's revisions, newest first, sorted by number and not by time, since a clock may be set back.
 const REVISIONS_OF_AGENT: &str =
@@ -35,7 +36,9 @@ const REVISIONS_OF_AGENT: &str =
 
 const REVISIONS_OF_OPERATION: &str = "SELECT id FROM revision WHERE operation = ?1";
 
-/// What a [`ContentRef`] of a Virtual Store holds.
+/// What a [`ContentRef`] to content of a database says. Most references share the database and have the content's number as
+/// their id; those of captures hold this.
+#[derive(Clone)]
 pub(crate) struct VirtualContentRef {
     pub(crate) database: Arc<DatabaseInner>,
     pub(crate) content: Option<i64>,
@@ -43,6 +46,25 @@ pub(crate) struct VirtualContentRef {
 }
 
 impl VirtualContentRef {
+    /// A reference to content by its number; `None` for no bytes.
+    pub(crate) fn by_number(database: &Arc<DatabaseInner>, content: Option<i64>, size: u64) -> ContentRef {
+        let id = content.map_or(ContentId::Empty, ContentId::Number);
+        ContentRef::with_shared(id, size, Arc::<DatabaseInner>::clone(database))
+    }
+
+    /// What a reference says, if it is one to content of a database.
+    pub(crate) fn of(content_ref: &ContentRef) -> Option<VirtualContentRef> {
+        if let Some(stored) = content_ref.inner::<VirtualContentRef>() {
+            return Some(stored.clone());
+        }
+        let database = content_ref.shared_inner::<DatabaseInner>()?;
+        let content = match content_ref.id()? {
+            ContentId::Number(number) => Some(number),
+            ContentId::Empty | ContentId::Hash(_) | ContentId::Location(_) => None,
+        };
+        Some(VirtualContentRef { database, content, size: content_ref.size().cast_signed() })
+    }
+
     /// Opens the content.
     pub(crate) fn open(&self) -> StoreResult<Box<dyn OpenContent>> {
         Ok(Box::new(open_content_by_id(&self.database, self.content, self.size)?))
@@ -102,8 +124,7 @@ impl VirtualStore {
     }
 
     pub(crate) fn open_content_ref(&self, content_ref: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
-        let stored = content_ref
-            .inner::<VirtualContentRef>()
+        let stored = VirtualContentRef::of(content_ref)
             .filter(|stored| stored.database.id == self.database.id())
             .ok_or_else(|| StoreError::Invalid("the content belongs to another Store".into()))?;
         stored.open()
@@ -456,7 +477,7 @@ impl RevisionReader<'_> {
     /// The state of a node without a history row: it existed then, and nothing more is known.
     fn unknown_state(&self, logged: &LoggedChange, revision: i64) -> Result<NodeState> {
         let parent_path = path_of(&self.tree_at(Some(revision)), logged.parent)?.unwrap_or_default();
-        Ok(NodeState {
+        let fields = NodeStateFields {
             parent: node_id(logged.parent),
             name: logged.name.clone(),
             path: parent_path.child(&logged.name),
@@ -465,7 +486,8 @@ impl RevisionReader<'_> {
             modified: Timestamp(0),
             size: 0,
             content: None,
-        })
+        };
+        Ok(fields.into())
     }
 
     fn tree_at(&self, revision: Option<i64>) -> VolumeTree<'_> {
@@ -572,16 +594,9 @@ pub(crate) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<Sto
 /// The state that a row and its path describe.
 pub(crate) fn node_state(store: &VirtualStore, row: &EntryRow, path: StorePath) -> NodeState {
     let has_content = row.content.is_some() || row.size == 0;
-    let content = (!row.is_directory() && has_content).then(|| {
-        let content_id = row.content.map_or(ContentId::Empty, ContentId::Number);
-        let content_ref = VirtualContentRef {
-            database: Arc::clone(store.database_inner()),
-            content: row.content,
-            size: row.size,
-        };
-        ContentRef::new(content_id, row.size.cast_unsigned(), content_ref)
-    });
-    NodeState {
+    let content = (!row.is_directory() && has_content)
+        .then(|| VirtualContentRef::by_number(store.database_inner(), row.content, row.size.cast_unsigned()));
+    let fields = NodeStateFields {
         parent: node_id(row.parent),
         name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
         path,
@@ -590,7 +605,8 @@ pub(crate) fn node_state(store: &VirtualStore, row: &EntryRow, path: StorePath) 
         modified: Timestamp(row.modified),
         size: row.size.cast_unsigned(),
         content,
-    }
+    };
+    fields.into()
 }
 
 pub(crate) fn node_id(node: i64) -> NodeId {

@@ -15,6 +15,7 @@ use stead_core::store::Attr;
 use crate::database::Volume;
 use crate::database::error::{DatabaseError, Result, corrupt};
 use crate::virtual_store::entry_row::{EntryKind, EntryRow, WHITEOUT, entries};
+use crate::virtual_store::fork::UNNAMED_LAYER_PREFIX;
 use crate::virtual_store::tree::VolumeTree;
 
 /// The parent of a root.
@@ -65,7 +66,10 @@ impl Volume {
         if self.base_layers.is_empty() {
             return Ok(());
         }
-        let exists = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
+        // Without its name, only forks of it need it.
+        let exists = conn
+            .prepare_cached("SELECT 1 FROM volume WHERE id = ?1 AND substr(namespace, 1, length(?2)) <> ?2")?
+            .exists(params![self.id, UNNAMED_LAYER_PREFIX])?;
         if exists { Ok(()) } else { Err(discarded_error().into()) }
     }
 }

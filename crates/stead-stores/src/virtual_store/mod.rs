@@ -33,10 +33,12 @@ mod draft;
 pub(crate) mod entry_row;
 mod feed;
 pub(crate) mod fork;
+pub(crate) mod fork_part;
 pub(crate) mod fork_sync;
 mod grep;
 pub(crate) mod history;
 pub(crate) mod layers;
+mod merge_drafts;
 mod open_file;
 pub(crate) mod read;
 pub(crate) mod tree;
@@ -45,6 +47,7 @@ mod walk;
 
 pub use fork::ForkRecord;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -53,9 +56,9 @@ use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
     Applied, Attr, CaptureScopes, Captured, Change, ChangeFeed, ChangeListener, CompanionRecords, ContentRef,
     DatabaseId, Draft, DraftBase, Feed, FileContent, Fork, ForkSides, Forks, History, Listing, Maintenance,
-    NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber, RevisionQuery,
-    RevisionSet, SidesQuery, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord, Subscription, Usage,
-    VerifyReport, WalkEntry,
+    MergeDrafts, NodeId, NodePath, OpenContent, OpenPurpose, Page, RecordKind, RecordQuery, RevisionNumber,
+    RevisionQuery, RevisionSet, SidesQuery, StoreId, StoreInfo, StoreKind, StorePath, StoredRecord,
+    Subscription, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
@@ -64,6 +67,7 @@ use crate::database::maintenance;
 use crate::database::manifest::SqlManifest;
 use crate::database::{Database, DatabaseInner, Volume, namespace_text, volume_store_id};
 use dir_cache::DirCache;
+use merge_drafts::VirtualMergeDrafts;
 
 /// A Store on a volume of a database, as it is now or as it was at a version.
 #[derive(Debug, Clone)]
@@ -207,6 +211,10 @@ impl History for VirtualStore {
         true
     }
 
+    fn retains_file(&self, _: u64) -> bool {
+        true
+    }
+
     fn as_of(&self, revision: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         Ok(Arc::new(self.view_of(revision)?))
     }
@@ -262,8 +270,18 @@ impl Forks for VirtualStore {
         Ok(self.fork_target()?)
     }
 
-    fn sides(&self, query: SidesQuery) -> StoreResult<ForkSides> {
-        Ok(self.fork_sides(query)?)
+    fn sides(
+        &self,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<ForkSides> {
+        Ok(self.fork_sides(query, also, progress)?)
+    }
+
+    fn merge_drafts(&self) -> StoreResult<Box<dyn MergeDrafts>> {
+        self.check_changeable()?;
+        Ok(Box::new(VirtualMergeDrafts::new(self)))
     }
 }
 

@@ -139,7 +139,7 @@ impl VirtualStore {
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
             FROM meta m LEFT JOIN entry e ON e.volume = ?2 AND e.parent = ?3 AND e.name = ?4
             WHERE m.id = ?1";
-        let reader = self.database_inner().reader()?;
+        let reader = self.database_inner().reader_after_write()?;
         if let Some(key) = self.entry_key(at) {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name])?;

@@ -5,6 +5,7 @@
 mod history;
 mod layers;
 mod model;
+mod parts;
 mod sharing;
 mod suite;
 

@@ -11,7 +11,7 @@ use stead_stores::{Database, DatabaseOptions, VirtualStore};
 use crate::{assert_sound, database, fork, names, node_path, read, remove, rename, write};
 
 /// The record of an agent's fork.
-fn fork_record(owner: &str, name: &str) -> Fork {
+pub(crate) fn fork_record(owner: &str, name: &str) -> Fork {
     Fork {
         owner: owner.into(),
         name: name.parse().unwrap(),
@@ -27,10 +27,14 @@ fn fork_record(owner: &str, name: &str) -> Fork {
         created: Timestamp(7),
         pinned_at: None,
         lease: None,
+        place: VfsPath::root(),
+        scope: stead_core::AccessScope::ReadWrite,
+        parts: Vec::new(),
+        made_by: None,
     }
 }
 
-fn fork_for(base: &VirtualStore, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+pub(crate) fn fork_for(base: &VirtualStore, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
     Forks::fork(base, Arc::new(base.clone()), fork)
 }
 
@@ -185,22 +189,26 @@ fn a_fork_knows_where_it_comes_from_and_is_not_mistaken_for_another_of_its_name(
 
 #[test]
 fn a_base_stays_while_there_are_forks_of_it() {
-    let (database, _directory) = database();
-    let base = database.store(["base"]).unwrap();
-    write(&base, "f", "1");
-    let first = fork(&base, "one");
-    write(&first, "f", "2");
-    let second = fork(&first, "two");
-    for store in [&base, &first] {
-        let refused = store.destroy().unwrap_err();
-        assert_eq!(refused.to_string(), "it has forks; discard them first");
+    for content in ["1", "2"] {
+        let (database, _directory) = database();
+        let base = database.store(["base"]).unwrap();
+        write(&base, "f", "1");
+        let first = fork(&base, "one");
+        if content != "1" {
+            write(&first, "f", content);
+        }
+        let second = fork(&first, "two");
+        for store in [&base, &first] {
+            let refused = store.destroy().unwrap_err();
+            assert_eq!(refused.to_string(), "it has forks; discard them first");
+        }
+        assert_eq!(read(&second, "f").unwrap(), content);
+        second.destroy().unwrap();
+        first.destroy().unwrap();
+        assert_eq!(read(&base, "f").unwrap(), "1");
+        base.destroy().unwrap();
+        assert!(matches!(base.fork_as(["three"]), Err(StoreError::NotFound)));
     }
-    assert_eq!(read(&second, "f").unwrap(), "2");
-    second.destroy().unwrap();
-    first.destroy().unwrap();
-    assert_eq!(read(&base, "f").unwrap(), "1");
-    base.destroy().unwrap();
-    assert!(matches!(base.fork_as(["three"]), Err(StoreError::NotFound)));
 }
 
 /// A handle of a fork that is gone shows neither its base nor what has been made since.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use stead_core::store::Parents;
 use stead_core::vfs::{
-    LostUpdates, Overwrite, RemoveOptions, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+    DiffOptions, LogQuery, LostUpdates, Overwrite, RemoveOptions, RestoreOptions, RevertResult, UndoOptions,
+    UndoTarget,
 };
 use stead_core::{AccessScope, Identity, Mount, Occurrences, Store, Vfs, VfsPath, Workspace};
 
@@ -16,6 +17,7 @@ crate::on_every_store! {
     a_file_that_was_moved_where_the_agent_can_not_see_it_is_restored_like_a_removed_one
     the_answer_does_not_depend_on_what_happens_to_a_file_that_the_agent_can_not_see
     an_undo_names_no_path_of_the_store
+    s25_the_log_shows_that_a_file_was_moved_out_and_where_to_only_if_the_caller_sees_the_place
 }
 
 type Subject = Arc<dyn Store>;
@@ -109,15 +111,15 @@ fn a_file_that_was_moved_where_the_agent_can_not_see_it_is_restored_like_a_remov
     a.write("/home/mine", "1").unwrap();
     owner.write("/w/elsewhere/theirs", "2").unwrap();
     let revision = crate::newest(store);
-    owner.rename(&*format!("/w/{MOUNT_PATH}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
+    owner.rename(&*format!("/w/{MOUNT_PATH}/mine"), "/w/elsewhere/vanished", Overwrite::Refuse).unwrap();
     owner.rename("/w/elsewhere/theirs", &*format!("/w/{MOUNT_PATH}/arrived"), Overwrite::Refuse).unwrap();
     // Something else has taken the name. The agent must not learn that either.
     owner.write("/w/elsewhere/theirs", "3").unwrap();
     let restored = a.restore("/home", revision, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
     assert_eq!(left_out_paths(&restored), ["/home/ro", "/home/wo", "/home/arrived"]);
-    assert_reveals_none_of(&restored, &["acme-internal", "elsewhere", "hidden", "theirs"]);
-    assert_eq!((text(&a, "/home/mine"), text(&owner, "/w/elsewhere/hidden")), ("1".into(), "1".into()));
+    assert_reveals_none_of(&restored, &["acme-internal", "elsewhere", "vanished", "theirs"]);
+    assert_eq!((text(&a, "/home/mine"), text(&owner, "/w/elsewhere/vanished")), ("1".into(), "1".into()));
 }
 
 /// An answer that depended on it would reveal the content of a file that the agent may not read.
@@ -164,7 +166,48 @@ fn an_undo_names_no_path_of_the_store(store: &Subject) {
     let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!undone.done && undone.conflicts.len() == 1, "{undone:?}");
     assert_eq!(undone.conflicts[0].path.as_str(), "/home");
-    assert!(undone.conflicts[0].why.contains("may restore"), "{undone:?}");
+    assert!(undone.conflicts[0].why.contains("you may change"), "{undone:?}");
     assert_reveals_none_of(&undone, &["acme-internal", "elsewhere"]);
     assert_eq!(text(&a, "/home/f"), "one");
+}
+
+fn s25_the_log_shows_that_a_file_was_moved_out_and_where_to_only_if_the_caller_sees_the_place(
+    store: &Subject,
+) {
+    let vfs = |agent: &str, prefixes: &[&str]| {
+        let builder = prefixes.iter().fold(Vfs::builder(Identity::agent(agent)), |builder, prefix| {
+            builder.workspace(workspace(store, prefix, AccessScope::ReadWrite, &format!("home{prefix}")))
+        });
+        builder.build().unwrap()
+    };
+    let (mover, team_mate) = (vfs("mover", &["/a", "/secret"]), vfs("mate", &["/a"]));
+    mover.write("/a/d/x", "public").unwrap();
+    mover.rename("/a/d", "/secret/hidden", Overwrite::Refuse).unwrap();
+    mover.write("/secret/hidden/x", "confidential").unwrap();
+    mover.write("/a/y", "public").unwrap();
+    mover.rename("/a/y", "/secret/z", Overwrite::Refuse).unwrap();
+    let logged = |vfs: &Vfs, at: Option<&str>| -> Vec<String> {
+        let diff = Some(DiffOptions::default());
+        let entries = vfs.log(&LogQuery { path: at.map(path), diff, ..LogQuery::default() }).unwrap();
+        assert!(vfs.identity().agent == "mover" || !format!("{entries:?}").contains("secret"));
+        assert!(vfs.identity().agent == "mover" || !format!("{entries:?}").contains("confidential"));
+        let entry = |entry: &stead_core::vfs::LogEntry| {
+            let changes = entry.changes.iter().map(|change| match &change.from {
+                Some(from) => format!("{} {from} -> {}", change.action.as_str(), change.path),
+                None => format!("{} {}", change.action.as_str(), change.path),
+            });
+            assert_eq!(entry.changes.len(), entry.differences.len(), "{entry:?}");
+            changes.collect::<Vec<_>>().join(", ")
+        };
+        entries.iter().map(entry).filter(|changes| !changes.starts_with("created /a,")).collect()
+    };
+    for at in [None, Some("/a")] {
+        assert_eq!(logged(&team_mate, at)[..3], ["removed /a/y", "created /a/y", "removed /a/d"]);
+    }
+    assert_eq!(logged(&team_mate, Some("/a/y")), ["removed /a/y", "created /a/y"]);
+    let moved = "moved /a/y -> /secret/z";
+    assert_eq!(logged(&mover, Some("/a"))[..3], [moved, "created /a/y", "moved /a/d -> /secret/hidden"]);
+    assert_eq!(logged(&mover, Some("/secret"))[..2], [moved, "written /secret/hidden/x"]);
+    assert_eq!(logged(&mover, Some("/secret/z")), [moved]);
+    assert_eq!(logged(&mover, Some("/a/y"))[0], moved);
 }

@@ -25,6 +25,7 @@ crate::on_every_store! {
     a_directory_that_other_agents_use_stays
     swapped_names_are_swapped_back
     a_name_that_is_taken_is_a_conflict
+    a_conflict_names_the_path_of_a_file_whose_directories_are_gone
     a_dry_run_changes_nothing
     an_agent_can_undo_only_its_own_operations
     a_version_is_restored
@@ -242,6 +243,17 @@ fn a_name_that_is_taken_is_a_conflict(store: &Subject) {
     let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert_eq!(refused.conflicts[0].why, "another entry has its name now");
     assert_eq!(text(&a, "/w/f"), "new");
+}
+
+// The conflict was reported at `/w/f`, which has never been there.
+fn a_conflict_names_the_path_of_a_file_whose_directories_are_gone(store: &Subject) {
+    let (a, b) = (vfs_for(store, "a"), vfs_for(store, "b"));
+    a.write("/w/sub/dir/f", "x").unwrap();
+    let removed = a.remove_file("/w/sub/dir/f", RemoveOptions::default()).unwrap().operation;
+    b.remove_directory("/w/sub", recursive()).unwrap();
+    let undone = a.undo(UndoTarget::Operation(removed), UndoOptions::default()).unwrap();
+    let conflicts: Vec<_> = undone.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+    assert_eq!((undone.done, conflicts), (false, vec!["/w/sub/dir/f"]), "{undone:?}");
 }
 
 fn a_dry_run_changes_nothing(store: &Subject) {

@@ -27,16 +27,21 @@ pub(crate) struct Host {
     pub(crate) clock: Arc<FixedClock>,
     pub(crate) database: Database,
     pub(crate) store: Arc<dyn Store>,
+    durability: Durability,
 }
 
 impl Host {
     pub(crate) fn new(kind: Kind) -> Self {
+        Host::with(kind, Durability::Fast)
+    }
+
+    pub(crate) fn with(kind: Kind, durability: Durability) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("files")).unwrap();
         std::fs::create_dir(directory.path().join("state")).unwrap();
         let clock = Arc::new(FixedClock::at(format!("{DAY}T12:00:00Z").parse().unwrap()));
-        let (database, store) = open(kind, &directory);
-        Host { kind, directory, clock, database, store }
+        let (database, store) = open(kind, &directory, durability);
+        Host { kind, directory, clock, database, store, durability }
     }
 
     /// Runs a test on both kinds of Store.
@@ -51,7 +56,7 @@ impl Host {
         let memory: Arc<dyn Store> = Arc::new(stead_stores::MemoryStore::new());
         self.store = memory;
         self.database = Database::in_memory();
-        (self.database, self.store) = open(self.kind, &self.directory);
+        (self.database, self.store) = open(self.kind, &self.directory, self.durability);
     }
 
     pub(crate) fn workspace(&self, prefix: &str, scope: AccessScope) -> Workspace {
@@ -110,8 +115,8 @@ impl Host {
     }
 }
 
-fn open(kind: Kind, directory: &tempfile::TempDir) -> (Database, Arc<dyn Store>) {
-    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+fn open(kind: Kind, directory: &tempfile::TempDir, durability: Durability) -> (Database, Arc<dyn Store>) {
+    let options = DatabaseOptions { durability, ..DatabaseOptions::default() };
     let database = Database::open(directory.path().join("stead.db"), options).unwrap();
     let store: Arc<dyn Store> = match kind {
         Kind::Virtual => Arc::new(database.store(["notes"]).unwrap()),
@@ -119,8 +124,7 @@ fn open(kind: Kind, directory: &tempfile::TempDir) -> (Database, Arc<dyn Store>)
             let ledger = database.clone();
             let ledger = LedgerSource::new(database.id(), move |_| Ok(Some(ledger.clone())));
             let state = directory.path().join("state");
-            let options =
-                PhysicalOptions { durability: Durability::Fast, ledger, ..PhysicalOptions::new(state) };
+            let options = PhysicalOptions { durability, ledger, ..PhysicalOptions::new(state) };
             Arc::new(PhysicalStore::open(directory.path().join("files"), options).unwrap())
         }
     };

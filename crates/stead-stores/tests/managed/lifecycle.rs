@@ -1,11 +1,12 @@
 //! Cleanup: what expires, what is left alone, and that it can be undone.
 
-use stead_core::managed::{Category, TagMode, Tags, Ttl};
+use stead_core::managed::{Category, FileFilter, TagMode, Tags, Ttl};
 use stead_core::vfs::managed::CleanupOptions;
-use stead_core::vfs::{UndoOptions, UndoTarget};
-use stead_core::{AccessScope, Identity, Vfs};
+use stead_core::vfs::{RemoveOptions, UndoOptions, UndoTarget};
+use stead_core::workspace::SharingWorkspaces;
+use stead_core::{AccessScope, Identity, Mount, Vfs, Workspace};
 
-use crate::host::{DAY, Host, Kind, listed};
+use crate::host::{DAY, Host, Kind, listed, listed_with};
 
 fn cleanup(host: &Host) -> stead_core::vfs::managed::CleanupReport {
     host.files().cleanup(&CleanupOptions::default()).unwrap()
@@ -50,14 +51,70 @@ fn w84_overwriting_restarts_the_time_to_live_and_reading_does_not() {
     });
 }
 
+/// Lets the database refuse every change of a file whose name ends with these bytes. That stops an administrator, too.
+fn refuse_changes_of(host: &Host, name: &str) {
+    let (table, column) = match host.kind {
+        Kind::Virtual => ("DELETE ON entry", "OLD.name"),
+        Kind::Physical => ("INSERT ON ledger_event", "NEW.path"),
+    };
+    let sql = format!(
+        "CREATE TRIGGER refused BEFORE {table} WHEN CAST({column} AS TEXT) LIKE '%{name}'
+         BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    );
+    let conn = rusqlite::Connection::open(host.directory.path().join("stead.db")).unwrap();
+    conn.execute_batch(&sql).unwrap();
+}
+
 #[test]
-fn w85_a_row_without_a_file_goes_and_a_file_that_cant_be_removed_is_reported() {
+fn w85_a_row_without_a_file_is_removed_and_counted() {
+    Host::each(|host| {
+        for name in ["gone", "old"] {
+            host.vfs().write(format!("/notes/temp/{name}"), "x").unwrap();
+        }
+        listed(&host.files());
+        if host.kind == Kind::Physical {
+            std::fs::remove_file(host.on_disk("temp/gone")).unwrap();
+        } else {
+            // The row that a crash has left: its file has another name.
+            let conn = rusqlite::Connection::open(host.directory.path().join("stead.db")).unwrap();
+            conn.execute("UPDATE workspace_files SET path = 'temp/stale' WHERE path = 'temp/gone'", [])
+                .unwrap();
+        }
+        host.advance_days(8);
+        let run = cleanup(host).run;
+        assert_eq!(run.removed, 1, "{run:?}");
+        // A sync comes first where other programs change the files, and counts the row.
+        assert_eq!(run.stale + run.synced.removed, 1, "{run:?}");
+        assert_eq!((host.rows(), run.errors), (vec![], vec![]));
+    });
+}
+
+#[test]
+fn w85_and_w91_a_file_that_cant_be_removed_is_reported_its_row_stays_and_the_others_go() {
+    Host::each(|host| {
+        for name in ["a", "locked", "z"] {
+            host.vfs().write(format!("/notes/temp/{name}"), "x").unwrap();
+        }
+        listed(&host.files());
+        host.advance_days(8);
+        refuse_changes_of(host, "locked");
+        let run = cleanup(host).run;
+        assert_eq!((run.removed, &*run.paths), (2, &["temp/a".to_owned(), "temp/z".to_owned()][..]));
+        assert_eq!(run.errors.len(), 1);
+        assert!(run.errors[0].starts_with("/notes/temp/locked: "), "{:?}", run.errors);
+        assert_eq!(host.rows(), ["temp/locked"]);
+        assert_eq!(host.vfs().read("/notes/temp/locked").unwrap().bytes, b"x");
+        assert_eq!(host.files().last_cleanup().unwrap(), Some(run), "with its errors");
+    });
+}
+
+#[test]
+fn w85_the_host_refuses_to_remove_a_file_and_the_others_are_still_removed() {
     let host = Host::new(Kind::Physical);
-    for name in ["a", "b", "c"] {
+    for name in ["b", "c"] {
         host.vfs().write(format!("/notes/temp/{name}/{name}"), "x").unwrap();
     }
     host.advance_days(8);
-    std::fs::remove_file(host.on_disk("temp/a/a")).unwrap();
     let locked = host.on_disk("temp/b");
     let set_mode = |mode| {
         use std::os::unix::fs::PermissionsExt;
@@ -69,12 +126,12 @@ fn w85_a_row_without_a_file_goes_and_a_file_that_cant_be_removed_is_reported() {
     let report = cleanup(&host);
     set_mode(0o755);
     let _ = std::fs::remove_file(locked.join("probe"));
-    assert_eq!(report.run.synced.removed, 1, "sync has removed the stale row");
-    if is_refused && host.on_disk("temp/b/b").exists() {
+    if is_refused {
         assert_eq!((report.run.removed, report.run.errors.len()), (1, 1));
         assert_eq!(host.rows(), ["temp/b/b"]);
+        assert!(host.on_disk("temp/b/b").exists());
     } else {
-        assert_eq!(report.run.removed, 2);
+        assert_eq!((report.run.removed, report.run.errors.len()), (2, 0));
     }
     assert!(!host.on_disk("temp/c/c").exists(), "the others are still processed");
 }
@@ -124,6 +181,16 @@ fn w90_pinned_files_are_left_alone() {
     });
 }
 
+/// Another Workspace on the same directory.
+#[derive(Debug)]
+struct Other(std::sync::Arc<Workspace>);
+
+impl SharingWorkspaces for Other {
+    fn find(&self, _: &Mount) -> Vec<std::sync::Arc<Workspace>> {
+        vec![std::sync::Arc::clone(&self.0)]
+    }
+}
+
 #[test]
 fn w90_what_is_hidden_or_protected_is_left_alone() {
     Host::each(|host| {
@@ -138,8 +205,9 @@ fn w90_what_is_hidden_or_protected_is_left_alone() {
         assert_eq!(report.run.removed, 1);
         assert_eq!(host.rows(), [format!("temp/{DAY}/keep")]);
         let other = std::sync::Arc::new(workspace().with_protect(["keep"]).unwrap());
-        let options = CleanupOptions { also_respect: vec![other], ..CleanupOptions::default() };
-        assert_eq!(host.files().cleanup(&options).unwrap().run.removed, 0);
+        let shared = host.vfs_with(workspace().with_sharing(std::sync::Arc::new(Other(other))));
+        let report = shared.managed(None).unwrap().cleanup(&CleanupOptions::default()).unwrap();
+        assert_eq!(report.run.removed, 0);
     });
 }
 
@@ -148,7 +216,7 @@ fn w79_a_dry_run_lists_what_would_go_and_changes_nothing() {
     Host::each(|host| {
         let path = host.vfs().write("/notes/old", "x").unwrap().path;
         host.advance_days(8);
-        let options = CleanupOptions { dry_run: true, ..CleanupOptions::default() };
+        let options = CleanupOptions { dry_run: true };
         let report = host.files().cleanup(&options).unwrap();
         assert_eq!((report.run.removed, report.paths), (1, vec![path.clone()]));
         assert!(host.vfs().exists(&path).unwrap() && host.rows().len() == 1);
@@ -163,7 +231,14 @@ fn w91_the_last_run_is_kept() {
         host.advance_days(8);
         let run = cleanup(host).run;
         assert_eq!(host.files().last_cleanup().unwrap(), Some(run.clone()));
-        assert_eq!((run.removed, run.at.as_str()), (1, &*host.now().to_string()));
+        assert_eq!((run.removed, run.bytes, run.at.as_str()), (1, 1, &*host.now().to_string()));
+        assert_eq!(run.paths, [format!("temp/{DAY}/old")]);
+        assert!(run.operation.is_some() && run.errors.is_empty());
+        // A later run takes its place, also if it removes nothing.
+        host.advance_days(1);
+        cleanup(host);
+        let last = host.files().last_cleanup().unwrap().unwrap();
+        assert_eq!((last.removed, last.paths, last.at), (0, vec![], host.now().to_string()));
     });
 }
 
@@ -186,6 +261,60 @@ fn w92_what_cleanup_removed_can_be_undone_with_its_row_and_tags() {
         let stranger =
             host.builder("other").workspace(host.workspace("/notes", AccessScope::ReadOnly)).build().unwrap();
         assert!(stranger.undo(UndoTarget::Operation(operation), UndoOptions::default()).is_err());
+    });
+}
+
+#[test]
+fn w92_one_undo_brings_back_what_a_cleanup_removed_in_several_changes() {
+    Host::each(|host| {
+        let vfs = host.vfs();
+        // Cleanup removes the files of one category after those of another, and 128 of them in one change.
+        let names =
+            (0..130).map(|number| format!("{number}")).chain((0..3).map(|number| format!("{number}.zip")));
+        let files: Vec<_> = names
+            .map(|name| {
+                (vfs.write(format!("/notes/{name}"), format!("content of {name}")).unwrap().path, name)
+            })
+            .collect();
+        for (path, name) in files.iter().step_by(10) {
+            let tags = Tags::parse([format!("tag-{name}")]).unwrap();
+            host.files().tag(path, TagMode::Add, &tags).unwrap();
+        }
+        let rows = || {
+            host.query("SELECT id || ' ' || path || ' ' || size_bytes || ' ' || tags FROM workspace_files ORDER BY id")
+        };
+        let before = rows();
+        assert_eq!(before.len(), 133);
+        host.advance_days(31);
+        let run = cleanup(host).run;
+        assert_eq!((run.removed, rows()), (133, vec![]));
+        let changes = host.query("SELECT count(DISTINCT id) FROM revision WHERE tool = 'cleanup'");
+        assert!(changes[0].parse::<u64>().unwrap() >= 3, "{changes:?}");
+        let operation = run.operation.unwrap().parse().unwrap();
+        assert!(vfs.undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap().done);
+        for (path, name) in &files {
+            assert_eq!(vfs.read(path).unwrap().bytes, format!("content of {name}").as_bytes(), "{path}");
+        }
+        assert_eq!(rows(), before);
+        for (path, name) in files.iter().step_by(10) {
+            let tagged = Tags::parse([format!("tag-{name}")]).unwrap();
+            let found = listed_with(&host.files(), &FileFilter { tags: tagged, ..FileFilter::default() });
+            assert_eq!(found, [path.as_str().strip_prefix("/notes/").unwrap()]);
+        }
+    });
+}
+
+#[test]
+fn w92_an_undo_of_a_cleanup_names_the_files_whose_directories_are_gone() {
+    Host::each(|host| {
+        host.vfs().write("/notes/temp/sub/dir/file", "y").unwrap();
+        host.advance_days(8);
+        let operation = cleanup(host).run.operation.unwrap().parse().unwrap();
+        let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+        host.vfs().remove_directory("/notes/temp/sub", recursive).unwrap();
+        let undone = host.vfs().undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
+        let conflicts: Vec<_> = undone.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+        assert_eq!(conflicts, ["/notes/temp/sub/dir/file"], "{undone:?}");
     });
 }
 

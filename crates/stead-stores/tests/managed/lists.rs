@@ -183,6 +183,7 @@ fn w69_move_onto_an_existing_file_changes_nothing() {
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         assert!(refused.to_string().contains(&format!("/notes/data/{DAY}/a.txt")), "{refused}");
         assert_eq!(host.vfs().read(&path).unwrap().bytes, b"one");
+        assert_eq!(host.vfs().read(format!("/notes/data/{DAY}/a.txt")).unwrap().bytes, b"two");
         assert_eq!(host.query("SELECT id || path || size_bytes FROM workspace_files ORDER BY id"), before);
     });
 }
@@ -215,24 +216,34 @@ fn w72_delete_and_move_refuse_what_is_outside_the_categories() {
             host.vfs().write(path, "x").unwrap();
         }
         let target = MoveTarget { category: Some("data".parse().unwrap()), name: None };
-        for path in [
-            "/notes/memory/x",
-            "/notes/AGENTS.md",
-            "/etc/x",
-            "/notes/code/../memory/x",
-            "/notes/code",
-            "/notes",
+        for (path, reason) in [
+            ("/notes/memory/x", "isn't a managed file"),
+            ("/notes/AGENTS.md", "isn't a managed file"),
+            ("/notes/drafts/x.py", "isn't a managed file"),
+            ("/etc/x", "isn't in the managed Workspace"),
+            ("/notes/code/../memory/x", "`/notes/memory/x` isn't a managed file"),
+            ("/notes/code", "isn't a managed file"),
+            ("/notes", "isn't a managed file"),
         ] {
-            assert!(host.files().delete(path).is_err(), "{path}");
-            assert!(host.files().move_file(path, target).is_err(), "{path}");
+            let refused =
+                [host.files().delete(path).unwrap_err(), host.files().move_file(path, target).unwrap_err()];
+            for error in refused {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{path}: {error}");
+                assert!(error.to_string().contains(reason), "{path}: {error}");
+            }
         }
-        assert!(
-            host.vfs().exists("/notes/memory/x").unwrap() && host.vfs().exists("/notes/AGENTS.md").unwrap()
-        );
+        for path in ["/notes/memory/x", "/notes/AGENTS.md", "/notes/drafts/x.py"] {
+            assert_eq!(host.vfs().read(path).unwrap().bytes, b"x", "{path}");
+        }
+        assert!(host.rows().is_empty());
         let path = host.vfs().write("/notes/a.py", "x").unwrap().path;
         for name in ["../x", "a/b", "..", ""] {
             let target = MoveTarget { category: None, name: Some(name) };
-            assert!(host.files().move_file(&path, target).is_err(), "{name}");
+            assert_eq!(
+                host.files().move_file(&path, target).unwrap_err().kind(),
+                ErrorKind::Invalid,
+                "{name}"
+            );
         }
     });
 }
@@ -311,9 +322,19 @@ fn w93_lists_and_searches_can_be_of_one_session() {
             .workspace(host.workspace("/notes", AccessScope::ReadWrite))
             .build()
             .unwrap();
-        other.write("/notes/b.py", "x").unwrap();
-        let filter = FileFilter { session: Some("other".to_owned()), ..FileFilter::default() };
-        assert_eq!(listed_with(&host.files(), &filter), [format!("code/{DAY}/b.py")]);
+        for name in ["b.py", "c.md"] {
+            other.write(format!("/notes/{name}"), "x").unwrap();
+        }
+        // What another session writes into a file doesn't make it a file of that session.
+        host.vfs().write(format!("/notes/code/{DAY}/b.py"), "xx").unwrap();
+        let of_other = |search: Option<&str>| FileFilter {
+            session: Some("other".to_owned()),
+            search: search.map(SearchPattern::new),
+            ..FileFilter::default()
+        };
+        assert_eq!(listed_with(&host.files(), &of_other(None)).len(), 2);
+        assert_eq!(listed_with(&host.files(), &of_other(Some(".py"))), [format!("code/{DAY}/b.py")]);
+        assert!(listed_with(&host.files(), &of_other(Some("a.py"))).is_empty());
     });
 }
 
@@ -321,8 +342,18 @@ fn w93_lists_and_searches_can_be_of_one_session() {
 fn w94_move_takes_a_new_name_within_the_category() {
     Host::each(|host| {
         let path = host.vfs().write("/notes/a.py", "x").unwrap().path;
-        let moved = host.files().move_file(&path, MoveTarget { category: None, name: Some("b.py") }).unwrap();
+        let named = |name| MoveTarget { category: None, name: Some(name) };
+        let moved = host.files().move_file(&path, named("b.py")).unwrap();
         assert_eq!(moved.to.as_str(), format!("/notes/code/{DAY}/b.py"));
+        let sql = "SELECT path || ' ' || category || ' ' || original_name FROM workspace_files";
+        assert_eq!(host.query(sql), [format!("code/{DAY}/b.py code a.py")]);
+        // The extension of the new name is not what decides about the category, and a name that is taken stays taken.
+        let moved = host.files().move_file(&moved.to, named("b.md")).unwrap();
+        assert_eq!(moved.to.as_str(), format!("/notes/code/{DAY}/b.md"));
+        let other = host.vfs().write("/notes/c.py", "other").unwrap().path;
+        let refused = host.files().move_file(&other, named("b.md")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(host.vfs().read(&moved.to).unwrap().bytes, b"x");
     });
 }
 

@@ -2,11 +2,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cost;
 mod host;
+mod kept;
+mod large;
 mod lifecycle;
 mod lists;
 mod manifest;
+mod paths;
+mod returning;
+mod rewritten;
 mod routing;
+mod row_transactions;
 mod syncing;
+mod tag_index;
 mod tool;
 mod year;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use stead_core::managed::{FileFilter, Tags, Ttl};
-use stead_core::vfs::managed::{CleanupOptions, FilePage, MoveTarget};
-use stead_core::vfs::{Overwrite, RemoveOptions};
-use stead_core::{AccessScope, Identity, Mount, Occurrences, Vfs, VfsPath, Workspace};
+use stead_core::managed::{FileFilter, TagMode, Tags, Ttl};
+use stead_core::vfs::managed::{CleanupOptions, DeletedFile, FilePage, MoveTarget};
+use stead_core::vfs::{ByteRange, LineRange, OpenOptions, Overwrite, RemoveOptions};
+use stead_core::{AccessScope, ErrorKind, Identity, Mount, Occurrences, Vfs, VfsPath, Workspace};
+
+use stead_stores::Audit;
 
 use crate::host::{DAY, Host, Kind, listed};
 
@@ -48,7 +50,41 @@ fn w28_the_table_has_the_columns_of_the_seed_and_one_row_for_each_workspace_and_
         let conn = rusqlite::Connection::open(host.directory.path().join("stead.db")).unwrap();
         let twice = "INSERT INTO workspace_files(workspace, path, category, size_bytes, created_at, modified_at, since)
                      SELECT workspace, path, category, 0, '', '', 0 FROM workspace_files";
-        assert!(conn.execute(twice, []).is_err(), "(workspace, path) is unique");
+        match conn.execute(twice, []).unwrap_err() {
+            rusqlite::Error::SqliteFailure(code, Some(message)) => {
+                assert_eq!(code.extended_code, rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE, "{message}");
+                let columns = "workspace_files.workspace, workspace_files.path";
+                assert!(message.ends_with(columns), "{message}");
+            }
+            other => panic!("(workspace, path) is unique: {other}"),
+        }
+    });
+}
+
+#[test]
+fn w28_a_write_through_an_outer_workspace_makes_a_row_of_the_innermost_one() {
+    Host::each(|host| {
+        let rows = || host.query("SELECT workspace || ' ' || path FROM workspace_files ORDER BY id");
+        let (outer, path) = (host.vfs(), "/notes/code/inner/data/x.csv");
+        outer.write("/notes/code/inner/data/before.csv", "x").unwrap();
+        assert!(rows()[0].ends_with(":/ code/inner/data/before.csv"), "{:?}", rows());
+        let inner = Mount::at(Arc::clone(&host.store), &VfsPath::parse("/code/inner").unwrap());
+        let inner = Workspace::new(VfsPath::parse("/inner").unwrap(), AccessScope::ReadWrite, inner)
+            .with_managed(Ttl::default());
+        let inner = host.vfs_with(inner).managed(None).unwrap();
+        inner.sync().unwrap();
+        outer.write(path, "1").unwrap();
+        outer.write("/notes/code/inner/x.csv", "outside of a category of the inner Workspace").unwrap();
+        for (row, name) in rows().iter().zip(["before", "x"]) {
+            assert!(row.ends_with(&format!(":/code/inner data/{name}.csv")), "{row}");
+        }
+        assert_eq!(rows().len(), 2, "{:?}", rows());
+        assert_eq!(listed(&inner), ["data/x.csv", "data/before.csv"]);
+        assert!(listed(&host.files()).is_empty());
+        outer.write(path, "22").unwrap();
+        assert_eq!(inner.info("/inner/data/x.csv").unwrap().file.size, 2);
+        outer.remove_file(path, RemoveOptions::default()).unwrap();
+        assert_eq!(rows().len(), 1);
     });
 }
 
@@ -111,14 +147,67 @@ fn w33_all_times_have_one_format() {
 
 #[test]
 fn w34_reading_sets_the_time_of_access_which_is_null_before() {
+    type Read = fn(&Vfs, &VfsPath);
+    let reads: [(&str, Read); 6] = [
+        ("read", |vfs, path| drop(vfs.read(path).unwrap())),
+        ("read_range", |vfs, path| drop(vfs.read_range(path, ByteRange { offset: 0, length: 1 }).unwrap())),
+        ("read_lines", |vfs, path| drop(vfs.read_lines(path, LineRange::default()).unwrap())),
+        ("read_text_range", |vfs, path| {
+            drop(vfs.read_text_range(path, ByteRange { offset: 0, length: 1 }).unwrap());
+        }),
+        ("reader", |vfs, path| drop(vfs.reader(path).unwrap())),
+        ("open", |vfs, path| drop(vfs.open(path, OpenOptions::read()).unwrap())),
+    ];
     Host::each(|host| {
         let path = host.vfs().write("/notes/a.py", "x").unwrap().path;
         let files = host.files();
-        assert_eq!(files.info(&path).unwrap().file.accessed_at, None);
+        let accessed = || files.info(&path).unwrap().file.accessed_at;
         assert_eq!(host.query("SELECT accessed_at FROM workspace_files"), ["NULL"]);
-        host.advance_days(1);
-        host.vfs().read(&path).unwrap();
-        assert_eq!(files.info(&path).unwrap().file.accessed_at, Some(host.now()));
+        // Neither a list nor a look at the attributes is a read, and a read that is refused is none either.
+        host.vfs().stat(&path).unwrap();
+        assert!(host.vfs_with(host.workspace("/notes", AccessScope::WriteOnly)).read(&path).is_err());
+        assert_eq!(accessed(), None);
+        for (name, read) in reads {
+            host.advance_days(1);
+            read(&host.vfs(), &path);
+            assert_eq!(accessed(), Some(host.now()), "{name}");
+        }
+    });
+}
+
+#[test]
+fn w34_the_time_of_access_is_written_with_the_audit_of_reads() {
+    for kind in [Kind::Virtual, Kind::Physical] {
+        let mut host = Host::new(kind);
+        let audit = Audit::open(&host.database, &host.directory.path().join("audit")).unwrap();
+        let workspace = host.workspace("/notes", AccessScope::ReadWrite);
+        let vfs = host.builder("coder").workspace(workspace).audit(audit).build().unwrap();
+        let path = vfs.write("/notes/a.py", "x").unwrap().path;
+        let writes = host.query("SELECT max(id) FROM revision");
+        vfs.read(&path).unwrap();
+        assert_eq!(host.query("SELECT max(id) FROM revision"), writes, "a read makes no revision");
+        // The audit is at rest once everything is closed. Nothing has asked for the manifest since the read.
+        let now = host.now();
+        drop(vfs);
+        host.reopen();
+        assert_eq!(host.query("SELECT accessed_at FROM workspace_files"), [now.to_string()]);
+    }
+}
+
+#[test]
+fn w34_the_time_of_access_lags_a_moment_and_nobody_has_to_ask_for_it() {
+    Host::each(|host| {
+        let audit = Audit::open(&host.database, &host.directory.path().join("audit")).unwrap();
+        let workspace = host.workspace("/notes", AccessScope::ReadWrite);
+        let vfs = host.builder("coder").workspace(workspace).audit(audit).build().unwrap();
+        let path = vfs.write("/notes/a.py", "x").unwrap().path;
+        vfs.read(&path).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while host.query("SELECT accessed_at FROM workspace_files") == ["NULL"] {
+            assert!(std::time::Instant::now() < deadline, "the time of access isn't written");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!(host.query("SELECT accessed_at FROM workspace_files"), [host.now().to_string()]);
     });
 }
 
@@ -129,6 +218,13 @@ fn w35_reading_an_untracked_file_makes_no_row() {
         host.vfs().read("/notes/memory/x.md").unwrap();
         assert!(listed(&host.files()).is_empty() && host.rows().is_empty());
     });
+    // A file of a category that another program has made, before sync finds it.
+    let host = Host::new(Kind::Physical);
+    host.files().sync().unwrap();
+    std::fs::create_dir(host.on_disk("code")).unwrap();
+    std::fs::write(host.on_disk("code/x.py"), "x").unwrap();
+    host.vfs().read("/notes/code/x.py").unwrap();
+    assert!(listed(&host.files()).is_empty() && host.rows().is_empty());
 }
 
 #[test]
@@ -214,7 +310,7 @@ fn w39_a_directory_that_moves_takes_its_rows_along() {
 }
 
 #[test]
-fn w45_without_a_database_every_call_succeeds_and_nothing_is_listed() {
+fn w45_without_a_database_files_are_moved_and_deleted_lists_are_empty_and_no_file_has_a_row() {
     let store = Arc::new(stead_core::testkit::ModelStore::new());
     let workspace =
         Workspace::new(VfsPath::parse("/notes").unwrap(), AccessScope::ReadWrite, Mount::new(store));
@@ -231,6 +327,17 @@ fn w45_without_a_database_every_call_succeeds_and_nothing_is_listed() {
     assert_eq!(files.cleanup(&CleanupOptions::default()).unwrap().run.removed, 0);
     assert_eq!(files.last_cleanup().unwrap(), None);
     assert_eq!(files.tree().unwrap().len(), 1);
+    // A file without a row is unknown to `info` and `tag`, as an untracked file is where there is a database.
+    let new = Tags::parse(["new"]).unwrap();
+    assert_eq!(files.info(&written.path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(files.tag(&written.path, TagMode::Add, &new).unwrap_err().kind(), ErrorKind::NotFound);
+    // Moving and deleting are about the file, which is there.
+    let target = MoveTarget { name: Some("b.py"), category: None };
+    let moved = files.move_file(&written.path, target).unwrap().to;
+    assert_eq!(vfs.read(&moved).unwrap().bytes, b"x");
+    assert!(matches!(files.delete(&moved).unwrap(), DeletedFile::Deleted(_)));
+    assert!(!vfs.exists(&moved).unwrap());
+    assert_eq!(files.delete(&moved).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -295,4 +402,32 @@ fn w92_an_earlier_version_shows_the_manifest_as_it_was() {
     assert_eq!(listed(&past), [format!("code/{DAY}/a.py")]);
     assert!(past.info(&path).unwrap().file.tags.is_empty());
     assert_eq!(listed(&host.files()), [format!("code/{DAY}/b.py")]);
+}
+
+#[test]
+fn w30_w32_and_w35_a_copied_directory_has_its_rows_with_the_change_that_copied_it() {
+    Host::each(|host| {
+        let vfs = host.vfs();
+        for path in ["/notes/drafts/a.py", "/notes/drafts/deep/er/b.md"] {
+            vfs.write(path, path).unwrap();
+        }
+        // A list syncs, so that nothing is left to it.
+        listed(&host.files());
+        for to in ["/notes/data/copy", "/notes/temp"] {
+            vfs.operation("cp").copy("/notes/drafts", to, Overwrite::Refuse).unwrap();
+        }
+        vfs.operation("cp").copy("/notes/drafts", "/notes/memory/copy", Overwrite::Refuse).unwrap();
+        let row = "path || ' ' || category || ' ' || original_name || ' ' || size_bytes || ' ' || source_tool || ' ' || session_key";
+        assert_eq!(
+            host.query(&format!("SELECT {row} FROM workspace_files ORDER BY path")),
+            [
+                "data/copy/a.py data a.py 18 cp coder",
+                "data/copy/deep/er/b.md data b.md 26 cp coder",
+                "temp/a.py temp a.py 18 cp coder",
+                "temp/deep/er/b.md temp b.md 26 cp coder",
+            ]
+        );
+        assert_eq!(host.query("SELECT max(unsynced) FROM managed_workspace"), ["0"]);
+        assert!(host.files().sync().unwrap().is_empty());
+    });
 }

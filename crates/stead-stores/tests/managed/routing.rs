@@ -1,10 +1,12 @@
 //! Where a written file goes, and how it is found again.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use stead_core::managed::{Category, Ttl};
+use stead_core::vfs::managed::{CleanupOptions, MoveTarget};
 use stead_core::vfs::{ListPage, RemoveOptions, WriteOptions};
-use stead_core::{AccessScope, ErrorKind, Mount, Occurrences, VfsPath, Workspace};
+use stead_core::{AccessScope, ErrorKind, Mount, Occurrences, Vfs, VfsPath, Workspace};
 
 use crate::host::{DAY, Host, Kind};
 
@@ -178,9 +180,18 @@ fn w21_a_path_never_leaves_the_workspace() {
 #[test]
 fn w22_names_that_are_none_are_refused() {
     Host::each(|host| {
-        for path in ["/notes/..", "/notes/.", "", "/", "/notes/a/../..", "/notes"] {
+        let above = (ErrorKind::Denied, "`/` contains only Workspaces, no files; use a path in one of them");
+        let itself = (ErrorKind::Invalid, "`/notes` is a directory; list it instead, or name a file in it");
+        for (path, expected) in [
+            ("/notes/..", above),
+            ("/notes/a/../..", above),
+            ("", above),
+            ("/", above),
+            ("/notes/.", itself),
+            ("/notes", itself),
+        ] {
             let error = host.vfs().write(path, "x").unwrap_err();
-            assert!(!error.to_string().is_empty(), "{path}");
+            assert_eq!((error.kind(), &*error.to_string()), expected, "{path:?}");
         }
         assert!(host.rows().is_empty());
     });
@@ -233,14 +244,19 @@ fn w25_a_sibling_directory_with_a_similar_name_is_not_managed() {
     });
 }
 
+/// A stead with the managed Workspace `/notes`, and `/other`, which isn't managed, in two directories of one Store.
+fn managed_beside_other(host: &Host) -> Vfs {
+    let mount = |path: &str| Mount::at(Arc::clone(&host.store), &VfsPath::parse(path).unwrap());
+    let workspace =
+        |path: &str| Workspace::new(VfsPath::parse(path).unwrap(), AccessScope::ReadWrite, mount(path));
+    let builder = host.builder("coder").workspace(workspace("/notes").with_managed(Ttl::default()));
+    builder.workspace(workspace("/other")).build().unwrap()
+}
+
 #[test]
 fn w26_a_symlink_that_leads_out_of_the_workspace_is_not_followed() {
     Host::each(|host| {
-        let mount = |path: &str| Mount::at(Arc::clone(&host.store), &VfsPath::parse(path).unwrap());
-        let workspace =
-            |path: &str| Workspace::new(VfsPath::parse(path).unwrap(), AccessScope::ReadWrite, mount(path));
-        let builder = host.builder("coder").workspace(workspace("/notes").with_managed(Ttl::default()));
-        let vfs = builder.workspace(workspace("/other")).build().unwrap();
+        let vfs = managed_beside_other(host);
         vfs.write("/other/target.txt", "outside").unwrap();
         vfs.symlink("/notes/code/link.py", "/other/target.txt").unwrap();
         vfs.symlink("/notes/code/host.py", "/etc/passwd").unwrap();
@@ -254,6 +270,64 @@ fn w26_a_symlink_that_leads_out_of_the_workspace_is_not_followed() {
         files.delete("/notes/code/link.py").unwrap();
         assert_eq!(vfs.read("/other/target.txt").unwrap().bytes, b"outside");
         vfs.remove_file("/notes/code/host.py", RemoveOptions::default()).unwrap();
+    });
+}
+
+#[test]
+fn w26_a_symlink_to_a_directory_outside_is_not_followed_to_the_files_below_it() {
+    Host::each(|host| {
+        let vfs = managed_beside_other(host);
+        vfs.write("/other/dir/old", "outside").unwrap();
+        let mut links = vec!["/notes/code/dir", "/notes/temp/dir"];
+        for link in &links {
+            vfs.symlink(*link, "/other/dir").unwrap();
+        }
+        let outside = host.directory.path().join("outside");
+        if host.kind == Kind::Physical {
+            std::fs::create_dir(&outside).unwrap();
+            std::fs::write(outside.join("old"), "outside").unwrap();
+            let made_on_host = [
+                ("notes/temp/relative", PathBuf::from("../../other/dir")),
+                ("notes/temp/absolute", outside.clone()),
+            ];
+            for (link, target) in made_on_host {
+                std::os::unix::fs::symlink(target, host.on_disk(link)).unwrap();
+            }
+            links.extend(["/notes/temp/relative", "/notes/temp/absolute"]);
+        }
+        let files = vfs.managed(Some("/notes")).unwrap();
+        let target = MoveTarget { category: Some(Category::Data), name: None };
+        for link in &links {
+            let (old, new) = (format!("{link}/old"), format!("{link}/new"));
+            assert!(vfs.read(&old).is_err(), "{old}");
+            assert!(vfs.write(&old, "changed").is_err() && vfs.write(&new, "new").is_err(), "{old}");
+            assert!(vfs.append(&old, "changed").is_err(), "{old}");
+            assert!(vfs.remove_file(&old, RemoveOptions::default()).is_err(), "{old}");
+            assert!(files.delete(&old).is_err() && files.move_file(&old, target).is_err(), "{old}");
+            assert!(files.info(&old).is_err(), "{old}");
+        }
+        assert_eq!(files.sync().unwrap(), Default::default());
+        assert!(host.rows().is_empty());
+        // Rows that a crash has left: what a row names isn't looked for behind a symlink.
+        let conn = rusqlite::Connection::open(host.directory.path().join("stead.db")).unwrap();
+        for link in &links {
+            let path = format!("{}/old", link.strip_prefix("/notes/").unwrap());
+            let row = "INSERT INTO workspace_files(workspace, path, category, size_bytes, created_at, modified_at, since)
+                       SELECT workspace, ?1, 'temp', 7, '2020-01-01T00:00:00.000Z', '2020-01-01T00:00:00.000Z', 0
+                       FROM managed_workspace";
+            assert_eq!(conn.execute(row, [path]).unwrap(), 1);
+        }
+        host.advance_days(100);
+        let run = files.cleanup(&CleanupOptions::default()).unwrap().run;
+        assert_eq!((run.removed, &*run.errors), (0, &[][..]));
+        assert!(files.sync().unwrap().added == 0 && host.rows().is_empty());
+        let names = vfs.list("/other/dir", &ListPage::all()).unwrap();
+        assert_eq!(names.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>(), ["old"]);
+        assert_eq!(vfs.read("/other/dir/old").unwrap().bytes, b"outside");
+        if host.kind == Kind::Physical {
+            assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+            assert_eq!(std::fs::read(outside.join("old")).unwrap(), b"outside");
+        }
     });
 }
 

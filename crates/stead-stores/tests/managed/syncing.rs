@@ -19,9 +19,10 @@ fn w40_sync_removes_rows_whose_files_are_gone() {
     for name in ["a.py", "b.py"] {
         std::fs::remove_file(host.on_disk(&format!("code/{DAY}/{name}"))).unwrap();
     }
-    assert_eq!(listed(&host.files()), [format!("code/{DAY}/c.py")], "a list leaves out what is gone");
     assert_eq!(host.files().sync().unwrap(), counts(0, 2, 0));
     assert_eq!(host.rows(), [format!("code/{DAY}/c.py")]);
+    std::fs::remove_file(host.on_disk(&format!("code/{DAY}/c.py"))).unwrap();
+    assert_eq!(listed(&host.files()), [""; 0], "a list leaves out what is gone");
 }
 
 #[test]
@@ -93,4 +94,21 @@ fn w44a_sync_runs_when_a_workspace_becomes_managed() {
         assert!(host.rows().is_empty());
         assert_eq!(listed(&host.files()), ["code/before.py"], "the first list has run sync");
     });
+}
+
+#[test]
+fn w40_to_w43_sync_repairs_what_was_changed_last_too() {
+    let host = Host::new(Kind::Physical);
+    let (vfs, files) = (host.vfs(), host.files());
+    let path = vfs.write("/notes/a.py", "x").unwrap().path;
+    files.sync().unwrap();
+    vfs.write(&path, "longer").unwrap();
+    std::fs::remove_file(host.on_disk(&format!("code/{DAY}/a.py"))).unwrap();
+    assert_eq!(files.sync().unwrap(), counts(0, 1, 0));
+    vfs.write("/notes/a.py", "x").unwrap();
+    std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "longer").unwrap();
+    assert_eq!(files.sync().unwrap(), counts(0, 0, 1));
+    host.vfs().remove_file(&path, stead_core::vfs::RemoveOptions::default()).unwrap();
+    std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "back").unwrap();
+    assert_eq!(files.sync().unwrap(), counts(1, 0, 0));
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use stead_core::managed::{Category, TagMode, Tags, Ttl, category_of};
-use stead_core::vfs::managed::{CleanupOptions, MoveTarget};
+use stead_core::managed::{Category, FileFilter, TagMode, Tags, Ttl, category_of};
+use stead_core::vfs::managed::{CleanupOptions, FilePage, MoveTarget};
 use stead_core::{Timestamp, VfsPath};
 
 use crate::host::{Host, Kind};
@@ -45,10 +45,16 @@ fn relative(path: &VfsPath) -> String {
 
 fn live_a_year(kind: Kind) {
     let host = Host::new(kind);
+    // The host has its own clock, and says that all files were written today. All days of the run come after that.
+    host.advance_days(36_500);
     let (vfs, files, ttl) = (host.vfs(), host.files(), Ttl::default());
     let mut random = Random(19);
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
     let (days, mut expired_in_all) = (days(kind), 0);
+    let untracked = ["/notes/memory/temp/x", "/notes/AGENTS.md", "/notes/drafts/temp/x"];
+    for path in untracked {
+        vfs.write(path, "x").unwrap();
+    }
     for day in 0..days {
         for number in 0..FILES_PER_DAY {
             let extension = ["py", "md", "csv", "png", "zip", "bin"][random.below(6)];
@@ -82,6 +88,15 @@ fn live_a_year(kind: Kind) {
             files.sync().unwrap();
             assert!(files.sync().unwrap().is_empty(), "one sync is enough on day {day}");
             assert_eq!(host.rows(), known.keys().cloned().collect::<Vec<_>>(), "day {day}");
+            let pinned = FileFilter { tags: Tags::parse(["pin"]).unwrap(), ..FileFilter::default() };
+            let expected = known.values().filter(|state| state.is_pinned).count() as u64;
+            let found = files.list(&pinned, FilePage::default()).unwrap();
+            assert_eq!(found.total.count, expected, "day {day}");
+            assert_eq!(
+                host.database.verify(&mut |_| ()).unwrap().problems,
+                Vec::<String>::new(),
+                "day {day}"
+            );
         } else if kind == Kind::Physical {
             files.sync().unwrap();
         }
@@ -103,14 +118,17 @@ fn live_a_year(kind: Kind) {
     for path in known.keys() {
         assert!(vfs.exists(format!("/notes/{path}")).unwrap(), "{path}");
     }
+    for path in untracked {
+        assert!(vfs.exists(path).unwrap(), "{path}");
+    }
 }
 
 #[test]
-fn w81_to_w90_a_year_on_a_virtual_store_removes_what_has_expired_and_nothing_else() {
+fn w81_w82_w84_w87_and_w90_a_year_on_a_virtual_store_removes_what_has_expired_and_nothing_else() {
     live_a_year(Kind::Virtual);
 }
 
 #[test]
-fn w81_to_w90_a_year_on_a_physical_store_removes_what_has_expired_and_nothing_else() {
+fn w81_w82_w84_w87_and_w90_a_year_on_a_physical_store_removes_what_has_expired_and_nothing_else() {
     live_a_year(Kind::Physical);
 }

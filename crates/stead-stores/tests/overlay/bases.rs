@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use stead_core::glob::PathGlobs;
 use stead_core::search::{Grep, GrepQuery, WalkOptions};
-use stead_core::store::{LinkHit, NodeKind, NodePath, OpenPurpose, Page, Replace, Subtree};
+use stead_core::store::{LinkHit, NodeKind, NodePath, OpenPurpose, Page, Replace, Step, Subtree};
 use stead_core::{Store, StoreError};
 use stead_stores::OverlayStore;
 
@@ -57,6 +57,26 @@ fn g2_the_base_of_a_changed_file_is_kept_with_its_fingerprint() {
     write(&fork, "own", "1");
     let own = fork.stat(&node_path("own")).unwrap().node;
     assert_eq!(fork.taken_over(own).unwrap(), None);
+}
+
+#[test]
+fn g2_a_change_of_the_mode_keeps_the_base_with_its_fingerprint() {
+    let site = Site::new();
+    site.put("d/file", "base");
+    site.fork("one");
+    let fork: OverlayStore = site.open_fork("one");
+    let before = fork.stat(&node_path("d/file")).unwrap();
+    apply(&fork, Step::SetAttr { at: node_path("d/file"), mode: Some(0o755), modified: None });
+    site.put("d/file", "a host program");
+    assert_eq!(read(&fork, "d/file").unwrap(), "base");
+    let after = fork.stat(&node_path("d/file")).unwrap();
+    assert_eq!((after.node, after.mode & 0o777, after.size), (before.node, 0o755, 4));
+    let taken = fork.taken_over(after.node).unwrap().unwrap();
+    let kept = (taken.path.to_string(), taken.tag, taken.attr.size, taken.attr.mode);
+    assert_eq!(kept, ("d/file".to_owned(), before.tag, 4, before.mode));
+    assert_eq!(read(&*fork.base_view(), "d/file").unwrap(), "base");
+    assert_eq!(fork.base_view().stat(&node_path("d/file")).unwrap().mode, before.mode);
+    assert_sound(&fork);
 }
 
 #[test]

@@ -183,3 +183,25 @@ fn g3_a_quota_counts_what_the_fork_stores() {
     assert_eq!(fork.usage(&StorePath::empty()).unwrap(), Usage { bytes: 10, files: 2 });
     assert_sound(&*fork);
 }
+
+/// As root this proves nothing, because modes don't bind root: `cargo xtask second-user` runs it as another user.
+#[test]
+fn g2_a_file_that_the_host_forbids_to_read_is_refused_and_stays_as_it_is_on_the_host() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let site = Site::new();
+    site.put("secret", "base");
+    site.put("other", "base");
+    let fork = site.fork("one");
+    let file = site.host_path("secret");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let before = std::fs::metadata(&file).unwrap();
+    let changed = fork.apply(change(vec![write_step("secret", "fork", Precondition::Any)]));
+    if std::fs::read(&file).is_ok() {
+        return;
+    }
+    assert!(matches!(changed, Err(StoreError::HostDenied)), "{changed:?}");
+    let after = std::fs::metadata(&file).unwrap();
+    assert_eq!((after.ctime(), after.ctime_nsec()), (before.ctime(), before.ctime_nsec()));
+    write(&*fork, "other", "fork");
+    assert_eq!(read(&*fork, "other").unwrap(), "fork");
+}

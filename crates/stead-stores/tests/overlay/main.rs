@@ -134,6 +134,10 @@ fn fork_record(name: &str) -> Fork {
         created: SystemClock.now(),
         pinned_at: None,
         lease: None,
+        place: VfsPath::root(),
+        scope: stead_core::AccessScope::ReadWrite,
+        parts: Vec::new(),
+        made_by: None,
     }
 }
 

@@ -20,6 +20,7 @@ both_ways! {
     a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
     a_read_or_search_of_a_growing_file_ends,
     directories_are_renamed_while_other_threads_write_into_them,
+    stores_are_opened_while_others_are_closed,
     appends_by_a_program_of_the_host_and_by_a_store_are_all_there,
     a_write_by_a_program_of_the_host_during_a_change_is_not_taken_for_the_change,
 }
@@ -273,6 +274,27 @@ fn directories_are_renamed_while_other_threads_write_into_them(confinement: Conf
     assert_eq!(files, 240, "an acknowledged file is missing");
     let longest_wait = longest_wait.into_inner();
     assert!(longest_wait < 2_000, "a caller waited {longest_wait} ms");
+}
+
+/// A Store that is being closed removes its staging directory, and one that is being opened looks for those that dead
+/// processes left.
+fn stores_are_opened_while_others_are_closed(confinement: Confinement) {
+    const STORES: usize = 60;
+    let bench = Bench::confined_by(confinement);
+    std::thread::scope(|scope| {
+        for worker in 0..6 {
+            let bench = &bench;
+            scope.spawn(move || {
+                for number in 0..STORES {
+                    write(&bench.second(confinement), &format!("{worker}-{number}"), "x");
+                }
+            });
+        }
+    });
+    assert_eq!(tree(&bench.store).len(), 6 * STORES);
+    let staging = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().next().unwrap();
+    let left = std::fs::read_dir(staging.unwrap().path().join("staging")).unwrap().count();
+    assert_eq!(left, 1, "a closed Store leaves nothing");
 }
 
 fn appends_by_a_program_of_the_host_and_by_a_store_are_all_there(confinement: Confinement) {

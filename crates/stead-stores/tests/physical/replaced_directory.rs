@@ -1,6 +1,6 @@
 //! A directory that was replaced by a copy continues the history of the directory that had its path.
 
-use stead_core::store::{ContentRef, History, Maintenance, NodeState, RevisionQuery};
+use stead_core::store::{ContentRef, History, Maintenance, RevisionQuery};
 use stead_core::vfs::{UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Mount, Vfs, VfsPath, Workspace};
 
@@ -60,9 +60,8 @@ fn a_directory_replaced_with_a_copy_keeps_its_history_and_undo_leaves_the_copy_a
     assert_eq!(changed_paths(&store), ["a", "a"]);
     // Content that was displaced before is still there.
     let revisions = store.revisions(&RevisionQuery::all()).unwrap().revisions;
-    let Some(NodeState { content: Some(displaced), .. }) = &revisions[0].changes[0].before else {
-        panic!("{revisions:?}")
-    };
+    let before = revisions[0].changes[0].before.as_ref();
+    let Some(displaced) = before.and_then(|before| before.content.as_ref()) else { panic!("{revisions:?}") };
     assert_eq!(content(&*store, displaced), b"one");
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
     // Another program made the copy, so undo doesn't touch it.

@@ -7,26 +7,37 @@ use stead_core::RootMode;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, GlobError, PathGlobs, rule_pattern};
 use stead_core::hide::HideGlobs;
+use stead_core::identity::check_agent_name;
 use stead_core::managed::Ttl;
 use stead_core::tools::{OfferedWhen, ResultFormat, TOOLS, ToolChoice};
 
 use super::host_check::HostCheckKind;
+use super::managed_mounts::disagreement;
 use super::nearest::{nearest, quoted_list};
 use super::section::{Document, Section, WithSpan};
 use super::threads::AgentThreads;
-use super::{AgentConfig, WorkspaceConfig};
+use super::{AgentConfig, StoreConfig, WorkspaceConfig};
 use super::{amount, reserved_keys};
+use crate::review_forks::REVIEW_OWNER_PREFIX;
 
 /// The names of all Stores.
 pub(super) struct StoreNames<'d> {
     /// In the order of the file.
     in_order: &'d [String],
     known: HashSet<&'d str>,
+    /// Those that are in memory.
+    in_memory: HashSet<&'d str>,
 }
 
 impl<'d> StoreNames<'d> {
     pub(super) fn new(in_order: &'d [String]) -> Self {
-        StoreNames { in_order, known: in_order.iter().map(String::as_str).collect() }
+        let known = in_order.iter().map(String::as_str).collect();
+        StoreNames { in_order, known, in_memory: HashSet::new() }
+    }
+
+    fn with_memory(self, stores: &'d BTreeMap<String, StoreConfig>) -> Self {
+        let in_memory = stores.iter().filter(|(_, store)| matches!(store, StoreConfig::Memory));
+        StoreNames { in_memory: in_memory.map(|(name, _)| name.as_str()).collect(), ..self }
     }
 }
 
@@ -34,17 +45,26 @@ impl<'d> StoreNames<'d> {
 pub(super) fn agents(
     document: &Document<'_>,
     top: &Section<'_>,
-    stores: &[String],
+    (store_names, stores): (&[String], &BTreeMap<String, StoreConfig>),
     hide: Option<&[String]>,
     ttl: Ttl,
 ) -> BTreeMap<String, AgentConfig> {
     let mut managed_mounts = ManagedMounts::new(ttl);
-    let stores = &StoreNames::new(stores);
+    let stores = &StoreNames::new(store_names).with_memory(stores);
     let mut agents = BTreeMap::new();
     let tables = top.named_tables("agents");
     let names: Vec<_> = tables.iter().map(|(name, _)| name.clone()).collect();
     for (name, section) in tables {
         let description = section.text("description").map(|text| text.value.to_owned());
+        if name.starts_with(REVIEW_OWNER_PREFIX) {
+            section.add_problem(format!(
+                "the name of an agent can't begin with `{REVIEW_OWNER_PREFIX}`; choose another name than `{}`",
+                name.escape_debug()
+            ));
+        }
+        if let Err(reserved) = check_agent_name(&name) {
+            section.add_problem(reserved.to_string());
+        }
         let threads = AgentThreads::read(&section, &name, &names);
         let workspaces = workspaces(document, &name, &section, stores, hide, &threads, &mut managed_mounts);
         threads.check_workspaces(&section, &name, &workspaces);
@@ -189,12 +209,14 @@ fn workspace(
         Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
         _ => ApprovalPolicy::Never,
     };
-    reserved_keys::workspace(section);
     let per = threads.per_of_workspace(section, prefix.as_ref(), scope);
+    let is_in_memory = store.as_ref().is_some_and(|store| stores.in_memory.contains(&**store));
+    let fork = threads.fork_of_workspace(section, per, scope, is_in_memory);
     Some(WorkspaceConfig {
         prefix: prefix?,
         scope: scope?,
         per,
+        fork,
         store: store?,
         path: path?.value,
         description,
@@ -233,10 +255,7 @@ impl ManagedMounts {
         let mount = (workspace.store.clone(), workspace.path.clone());
         let (first, first_line) = *self.known.entry(mount).or_insert((is_managed, line));
         if first != is_managed {
-            section.add_problem(format!(
-                "this Workspace and the one in line {first_line} show the same files, and only one of them is managed; set \
-                 `managed` to the same value in both"
-            ));
+            section.add_problem(disagreement(first_line));
         }
         is_managed.then_some(self.ttl)
     }

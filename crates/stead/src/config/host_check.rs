@@ -147,6 +147,7 @@ impl Config {
     pub(crate) fn contradictions(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = self.bypassed_workspaces();
         problems.extend(self.contradicting_stores());
+        problems.extend(self.contradicting_management());
         problems.extend(self.workspaces_over_threads());
         problems.sort();
         problems
@@ -181,7 +182,7 @@ impl Config {
     }
 
     /// The line and column of each Workspace, by agent and prefix.
-    fn workspace_positions(&self) -> impl Iterator<Item = ((&String, &VfsPath), (usize, usize))> {
+    pub(super) fn workspace_positions(&self) -> impl Iterator<Item = ((&String, &VfsPath), (usize, usize))> {
         self.host_checks.iter().filter_map(|check| match &check.kind {
             HostCheckKind::Overlap { agent, prefix } => Some(((agent, prefix), (check.line, check.column))),
             _ => None,

@@ -120,7 +120,13 @@ pub(super) static ROOT: TableKeys = TableKeys {
             "",
             "The Stores, by name",
         ),
-        key("agents", NamedTables(&[&AGENT]), Is("none"), "", "The agents, by name"),
+        key(
+            "agents",
+            NamedTables(&[&AGENT]),
+            Is("none"),
+            "",
+            "The agents, by name; `system` is the name of Stead itself",
+        ),
         key("ttl", Table(&TTL), Is("as below"), "", "How long files of managed Workspaces live"),
         key(
             "organization",
@@ -332,11 +338,18 @@ pub(super) static ORGANIZATION: TableKeys = TableKeys {
         key("teams", TableList(&ORGANIZATION_TEAM), Is("none"), "", "The teams"),
         key("agents", TableList(&ORGANIZATION_AGENT), Is("none"), "", "The agents"),
         key(
+            "managed",
+            Boolean,
+            Is("false"),
+            "true",
+            "Whether the folders are managed: sorts files by category and day, keeps a manifest of them, and removes those whose time to live is over",
+        ),
+        key(
             "max_depth",
             Number,
             Is("3"),
             "5",
-            "How many parts the name of a file may have that a folder tool creates",
+            "How many parts the name of a file may have that a folder tool creates. In managed folders, the directories of categories and days don't count",
         ),
         key(
             "max_file_bytes",
@@ -485,7 +498,14 @@ pub(super) static WORKSPACE: TableKeys = TableKeys {
             "\"thread\"",
             "Whose files these are: the agent's, in all of its threads, or each thread's own",
         ),
-        key("fork", OneOf(&["thread"]), NoEffect, "\"thread\"", "Reserved"),
+        key(
+            "fork",
+            OneOf(&["agent", "thread"]),
+            Is("changes are made in the Workspace itself"),
+            "\"agent\"",
+            "Keeps what the agent, or each of its threads, changes here in a fork until a person takes it over with `stead \
+             review`",
+        ),
     ],
 };
 

@@ -33,6 +33,7 @@ mod find;
 mod host_check;
 mod keys;
 mod line_index;
+mod managed_mounts;
 mod nearest;
 mod organizations;
 mod overlap;
@@ -190,6 +191,8 @@ pub struct WorkspaceConfig {
     pub scope: AccessScope,
     /// Whose files it shows: the agent's, or those of the thread that the agent works in.
     pub per: FilesPer,
+    /// Whose fork takes its changes until they are reviewed; `None` if they are made in the Workspace itself.
+    pub fork: Option<FilesPer>,
     /// The name of the Store behind it.
     pub store: String,
     /// The path inside that Store.
@@ -305,6 +308,11 @@ impl Config {
         &self.file
     }
 
+    /// The fingerprint that its file had before it was read; `None` if it wasn't read from a file.
+    pub fn file_fingerprint(&self) -> Option<FileFingerprint> {
+        self.fingerprint.clone()
+    }
+
     /// The file whose changes a running server follows. `None` for [`Config::for_directories`]: the scopes of such a
     /// server are those that it was started with.
     pub fn file_to_follow(&self) -> Option<&Path> {
@@ -364,8 +372,8 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let stores = stores::stores(&top, directory);
     let hide = agents::hide_globs(&top);
     let ttl = ttl::read(&top);
-    let agents = agents::agents(document, &top, &stores.names, hide.as_deref(), ttl);
-    let organizations = organizations::read(&top, directory, &stores.names, &agents, hide.as_deref());
+    let agents = agents::agents(document, &top, (&stores.names, &stores.valid), hide.as_deref(), ttl);
+    let organizations = organizations::read(&top, directory, &stores.names, &agents, hide.as_deref(), ttl);
     let audit = read_audit(&top);
     let history = amount::read_history(&top);
     top.reject_unknown_keys();

@@ -5,12 +5,6 @@
 
 use super::section::Section;
 
-/// Keys of a Workspace.
-pub(super) fn workspace(section: &Section<'_>) {
-    section.one_of("fork");
-    section.warn_no_effect("fork");
-}
-
 /// Keys of an agent.
 pub(super) fn agent(section: &Section<'_>) {
     section.table("executor");

@@ -131,6 +131,10 @@ impl<'d> AgentThreads<'d> {
         scope: Option<AccessScope>,
     ) -> FilesPer {
         let Some(per) = section.one_of("per") else {
+            // What is reviewed is what others have as well.
+            if section.has("fork") {
+                return FilesPer::Agent;
+            }
             let by_scope = prefix.zip(scope).map(|(prefix, scope)| self.scope.files_per(prefix, scope));
             return by_scope.unwrap_or_default();
         };
@@ -150,6 +154,40 @@ impl<'d> AgentThreads<'d> {
             );
         }
         FilesPer::Thread
+    }
+
+    /// Reads whose fork takes the changes of a Workspace.
+    pub(super) fn fork_of_workspace(
+        &self,
+        section: &Section<'_>,
+        per: FilesPer,
+        scope: Option<AccessScope>,
+        is_in_memory: bool,
+    ) -> Option<FilesPer> {
+        let fork = section.one_of("fork")?;
+        if scope.is_some_and(|scope| scope != AccessScope::ReadWrite) {
+            section.reject_value(
+                &fork,
+                "`fork` needs a Workspace with `scope = \"rw\"`: others have nothing to review",
+            );
+        } else if is_in_memory {
+            section.reject_value(
+                &fork,
+                "`fork` needs a Store that stays until the review: a Memory Store doesn't",
+            );
+        } else if per == FilesPer::Thread {
+            section.reject_value(
+                &fork,
+                "a thread's own files need no review: set `fork` for a Workspace with `per = \"agent\"`",
+            );
+        } else if fork.value == "thread" && !self.scope.has_threads() {
+            section.reject_value(
+                &fork,
+                "`fork = \"thread\"` needs an agent that has threads; set `scope = \"thread\"` or `scope = \"hybrid\"` \
+                 for the agent, or use `fork = \"agent\"`",
+            );
+        }
+        Some(if fork.value == "thread" { FilesPer::Thread } else { FilesPer::Agent })
     }
 
     /// Checks that an agent of scope `hybrid` has a Workspace for its threads. `workspaces` are the valid ones.

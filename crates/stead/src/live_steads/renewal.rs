@@ -64,7 +64,7 @@ impl<T: LiveEntry> LiveSteads<T> {
 
     /// Uses records that have changed, before the owner of this registry calls [`LiveSteads::replace`]: what they take away
     /// is gone already, and what they give is there at the next call as well. A change of anything else is left to the owner.
-    fn adopt_newer_records(&self) {
+    pub(super) fn adopt_newer_records(&self) {
         if self.stores().current_records().newer_config().is_none() {
             return;
         }

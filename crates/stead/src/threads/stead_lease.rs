@@ -50,6 +50,10 @@ impl ThreadLease for SteadLease {
         self.thread().has_ended()
     }
 
+    fn was_ended_here(&self) -> bool {
+        self.thread().was_ended_here()
+    }
+
     fn end_was_reported(&self) -> bool {
         self.thread().end_was_reported()
     }

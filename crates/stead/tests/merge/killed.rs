@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const TASK: &str = "STEAD_MERGE_TASK";
+pub(super) const TASK: &str = "STEAD_MERGE_TASK";
 const FILES: usize = 40;
 
+/// What the process that is killed was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interrupted {
+pub(super) enum Interrupted {
     Fork,
     Merge,
     Update,
@@ -20,32 +21,42 @@ enum Interrupted {
 }
 
 impl Interrupted {
-    const ALL: [Interrupted; 4] =
+    pub(super) const ALL: [Interrupted; 4] =
         [Interrupted::Fork, Interrupted::Merge, Interrupted::Update, Interrupted::Discard];
+
+    /// Does it, to a project as [`prepare`] leaves it.
+    pub(super) fn perform(self, stead: &Stead) {
+        match self {
+            Interrupted::Fork => drop(stead.fork("/code", "new").unwrap()),
+            Interrupted::Merge => drop(merge_clean(stead, "draft")),
+            Interrupted::Update => assert!(update(stead, "draft").done),
+            Interrupted::Discard => drop(stead.discard("draft").unwrap()),
+        }
+    }
 }
 
-fn open(store: TargetStore, directory: &Path) -> Stead {
+pub(super) fn open(store: TargetStore, directory: &Path) -> Stead {
     let text = store.configure(CONFIG, directory);
     let config = Config::parse(&text, &directory.join("stead.toml")).unwrap();
     Stead::open(&config, "coder").unwrap()
 }
 
-/// A project and a fork that have both changed.
-fn prepare(store: TargetStore, directory: &Path) -> Stead {
+/// A project with `count` files and a fork, which have both changed.
+pub(super) fn prepare(store: TargetStore, directory: &Path, count: usize) -> Stead {
     let stead = open(store, directory);
-    for file in 0..FILES {
+    for file in 0..count {
         write(&stead, &format!("/code/{}/f{file}", file % 4), "1\n2\n3\n4\n5\n");
     }
     let stead = stead.fork("/code", "draft").unwrap();
     let mut batch = stead.vfs().batch();
-    for file in 0..FILES / 2 {
+    for file in 0..count / 2 {
         let path = format!("/forks/draft/{}/f{file}", file % 4);
         batch.write(path, "fork\n2\n3\n4\n5\n", &stead_core::vfs::WriteOptions::new()).unwrap();
     }
     batch.apply().unwrap();
     stead.vfs().rename("/forks/draft/3", "/forks/draft/moved", stead_core::vfs::Overwrite::Refuse).unwrap();
     let mut batch = stead.vfs().batch();
-    for file in FILES / 4..FILES {
+    for file in count / 4..count {
         let path = format!("/code/{}/f{file}", file % 4);
         batch.write(path, "1\n2\n3\n4\ntarget\n", &stead_core::vfs::WriteOptions::new()).unwrap();
     }
@@ -61,56 +72,81 @@ fn the_child_process() {
     let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
     let (interrupted, store) = (Interrupted::ALL[number()], TargetStore::ALL[number()]);
     let stead = open(store, Path::new(parts.next().unwrap()));
-    let say = |line: &str| {
-        let mut out = std::io::stdout().lock();
-        out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
-        out.flush().unwrap();
-    };
     say("begins");
-    match interrupted {
-        Interrupted::Fork => drop(stead.fork("/code", "new").unwrap()),
-        Interrupted::Merge => drop(merge_clean(&stead, "draft")),
-        Interrupted::Update => assert!(update(&stead, "draft").done),
-        Interrupted::Discard => drop(stead.discard("draft").unwrap()),
-    }
+    interrupted.perform(&stead);
     say("done");
 }
 
+/// Runs a test of this program in a process of its own, with a task, and kills the process after a random time. Returns whether it
+/// said that it was done. `longest` adapts to the machine, so that some rounds end before the kill and some don't.
+pub(super) fn killed_child(
+    test: &str,
+    task: String,
+    longest: &mut Duration,
+    random: &mut fastrand::Rng,
+) -> bool {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(TASK, task)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let mut lines =
+        output.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix('>').map(str::to_owned));
+    assert_eq!(lines.next().as_deref(), Some("begins"));
+    let (start, delay) = (Instant::now(), longest.mul_f64(random.f64() * 1.1));
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(delay);
+        let _ = child.kill();
+        child.wait().unwrap();
+    });
+    let done = lines.next().as_deref() == Some("done");
+    *longest = match done {
+        true => start.elapsed().max(Duration::from_millis(2)),
+        false => longest.mul_f64(1.2).min(Duration::from_secs(5)),
+    };
+    killer.join().unwrap();
+    done
+}
+
+/// What the process says to the one that kills it.
+pub(super) fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// How often each act is interrupted.
+pub(super) fn rounds() -> usize {
+    if std::env::var_os("STEAD_TEST_LONG").is_some() { 120 } else { 25 }
+}
+
+/// Checks that each file of a project that [`prepare`] has made has the lines of both sides, at its name in the fork.
+pub(super) fn assert_merged(found: &BTreeMap<String, (u32, Vec<u8>)>, count: usize) {
+    for file in 0..count {
+        let directory = if file % 4 == 3 { "moved".to_owned() } else { (file % 4).to_string() };
+        let first = if file < count / 2 { "fork" } else { "1" };
+        let last = if file < count / 4 { "5" } else { "target" };
+        let expected = format!("{first}\n2\n3\n4\n{last}\n");
+        let content = String::from_utf8_lossy(&found[&format!("/{directory}/f{file}")].1);
+        assert_eq!(content, expected, "file {file}");
+    }
+}
+
 fn interrupt_repeatedly(store: TargetStore, interrupted: Interrupted) {
-    let rounds = if std::env::var_os("STEAD_LONG").is_some() { 500 } else { 25 };
     let mut random = fastrand::Rng::with_seed(interrupted as u64);
     let mut longest = Duration::from_millis(250);
     let (mut completed, mut absent) = (0, 0);
-    for round in 0..rounds {
+    for round in 0..rounds() {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path();
-        let stead = prepare(store, directory);
+        let stead = prepare(store, directory, FILES);
         let before = (files(&stead, "/code"), files(&stead, "/forks/draft"));
         drop(stead);
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::the_child_process", "--nocapture"])
-            .env(TASK, format!("{},{},{}", interrupted as usize, store as usize, directory.display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut lines =
-            output.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix('>').map(str::to_owned));
-        assert_eq!(lines.next().as_deref(), Some("begins"));
-        let (start, delay) = (Instant::now(), longest.mul_f64(random.f64() * 1.1));
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(delay);
-            let _ = child.kill();
-            child.wait().unwrap();
-        });
-        let done = lines.next().as_deref() == Some("done");
-        // The delays adapt to the machine, so that some rounds end before the kill and some don't.
-        longest = match done {
-            true => start.elapsed().max(Duration::from_millis(2)),
-            false => longest.mul_f64(1.2).min(Duration::from_secs(5)),
-        };
-        killer.join().unwrap();
+        let task = format!("{},{},{}", interrupted as usize, store as usize, directory.display());
+        let done = killed_child("killed::the_child_process", task, &mut longest, &mut random);
         let stead = open(store, directory);
         let has_fork = |name: &str| stead.find_fork(name).is_ok();
         let is_made = match interrupted {
@@ -144,17 +180,7 @@ fn interrupt_repeatedly(store: TargetStore, interrupted: Interrupted) {
             merge_clean(&stead, "draft");
         }
         let merged = files(&stead, "/code");
-        for file in 0..FILES {
-            let directory = if file % 4 == 3 { "moved".to_owned() } else { (file % 4).to_string() };
-            let first = if file < FILES / 2 { "fork" } else { "1" };
-            let last = if file < FILES / 4 { "5" } else { "target" };
-            let expected = format!("{first}\n2\n3\n4\n{last}\n");
-            assert_eq!(
-                merged[&format!("/{directory}/f{file}")].1,
-                expected.as_bytes(),
-                "round {round}, file {file}"
-            );
-        }
+        assert_merged(&merged, FILES);
         assert_eq!(files(&stead, "/forks/draft"), merged, "round {round}");
         assert!(merge_clean(&stead, "draft").operation.is_none(), "round {round}");
     }

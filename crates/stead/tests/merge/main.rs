@@ -2,14 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cancelled;
 mod conflicts;
+mod discarding;
 mod git_text;
+mod git_trees;
 mod history;
 mod host_programs;
 mod killed;
+mod killed_at_calls;
 mod merging;
+mod nested;
 mod other_owners;
+mod out_of_sight;
 mod properties;
+mod review;
 mod rights;
 mod updating;
 

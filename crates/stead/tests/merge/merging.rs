@@ -1,8 +1,11 @@
 //! Clean merges: what the fork did comes into the target, and what the target did stays.
 
+use std::sync::{Arc, Mutex};
+
 use stead_core::edit::Occurrences;
+use stead_core::monitor::{CallMonitor, StopReason};
 use stead_core::store::Parents;
-use stead_core::vfs::WriteOptions;
+use stead_core::vfs::{ForkHandle, WriteOptions};
 
 use super::*;
 
@@ -207,5 +210,70 @@ for_each_store! {
         // If the last merge had nothing to do, the fork gets the target's last lines with an update.
         update(&stead, "draft");
         assert_eq!(read(&stead, "/forks/draft/shared"), merged);
+    }
+}
+
+/// An agent that writes to the target once in each attempt of a merge, after its sides were read.
+#[derive(Debug)]
+struct RacingAgent {
+    stead: Stead,
+    attempts: usize,
+    state: Mutex<RaceState>,
+}
+
+#[derive(Debug, Default)]
+struct RaceState {
+    /// The total that the merge has reported last. Each attempt has another one.
+    total: Option<u64>,
+    writes: usize,
+}
+
+impl CallMonitor for RacingAgent {
+    fn progress(&self, _: u64, total: Option<u64>) {
+        let mut state = self.state.lock().unwrap();
+        if total.is_some_and(|total| total > 0) && total != state.total && state.writes < self.attempts {
+            (state.total, state.writes) = (total, state.writes + 1);
+            let text = format!("1\n2\n3\n4\n5\n6\nagent {}\n", state.writes);
+            write(&self.stead, "/project/src/main.rs", &text);
+        }
+    }
+
+    fn stop_reason(&self) -> Option<StopReason> {
+        None
+    }
+}
+
+for_each_store! {
+    fn g26_what_an_agent_writes_between_planning_and_writing_is_never_overwritten(store) {
+        for (attempts, is_merged) in [(1, true), (4, true), (100, false)] {
+            let project = Project::new(store);
+            let stead = forked(&project);
+            write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+            write(&stead, "/forks/draft/README.md", "fork\n");
+            write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nagent\n");
+            let racing = RacingAgent { stead: project.open("reviewer"), attempts, state: Mutex::default() };
+            let racing = Arc::new(racing);
+            let vfs = stead.vfs().with_monitor(Arc::clone(&racing) as Arc<dyn CallMonitor>);
+            let prefix = stead_core::VfsPath::parse("/forks/draft").unwrap();
+            let workspace = stead.vfs().workspaces().find(|workspace| *workspace.prefix() == prefix).unwrap();
+            let fork = ForkHandle { fork: stead.find_fork("draft").unwrap(), store: workspace.mount().store() };
+            let result = vfs.merge_fork("/code", fork, &MergeOptions::default());
+            let writes = racing.state.lock().unwrap().writes;
+            if is_merged {
+                assert!(result.unwrap().done);
+                assert_eq!(writes, attempts, "each write makes the merge plan again");
+                let merged = format!("one\n2\n3\n4\n5\n6\nagent {attempts}\n");
+                assert_eq!(read(&stead, "/code/src/main.rs"), merged);
+                assert_eq!(read(&stead, "/forks/draft/src/main.rs"), merged);
+                assert_eq!(read(&stead, "/code/README.md"), "fork\n");
+            } else {
+                // It gives up, and has changed nothing.
+                assert_eq!(result.unwrap_err().kind(), stead::ErrorKind::Conflict);
+                assert_eq!(read(&stead, "/code/src/main.rs"), format!("1\n2\n3\n4\n5\n6\nagent {writes}\n"));
+                assert_eq!(read(&stead, "/code/README.md"), "read me\n");
+                assert_eq!(read(&stead, "/forks/draft/src/main.rs"), "one\n2\n3\n4\n5\n6\n7\n");
+                merge_clean(&stead, "draft");
+            }
+        }
     }
 }

@@ -50,12 +50,19 @@ for_each_store! {
         let result = merge(&reviewer, "coder/draft");
         assert!(!result.done);
         // What the reviewer may not see is one entry for the Workspace.
-        assert_eq!(refused(&result), ["/project", "/project/LICENSE", "/project/locked/f"]);
+        let expected = ["/project", "/project/LICENSE", "/project/inner/f", "/project/locked/f"];
+        assert_eq!(refused(&result), expected);
         assert_eq!(files(&coder, "/code"), before);
         // Without these paths it can be merged.
-        let rules = ["locked", "LICENSE", "inner", "secret*"].map(|glob| rule(glob, MergeChoice::LeaveOut));
-        let result = reviewer.merge_fork("coder/draft", &options(rules.to_vec())).unwrap();
+        let globs = ["locked", "LICENSE", "inner", "secret*"];
+        let mut rules: Vec<_> = globs.map(|glob| rule(glob, MergeChoice::LeaveOut)).into();
+        // A guess of a hidden name doesn't help, so that nobody learns whether it is right.
+        let guessed = reviewer.merge_fork("coder/draft", &options(rules.clone())).unwrap();
+        assert_eq!((guessed.done, refused(&guessed)), (false, vec!["/project".to_owned()]));
+        rules.push(MergeRule { paths: RulePaths::Hidden, choice: MergeChoice::LeaveOut });
+        let result = reviewer.merge_fork("coder/draft", &options(rules)).unwrap();
         assert!(result.done, "{:?}", result.refused);
+        assert!(result.left_out_unseen && !result.took_everything());
         assert_eq!(read(&coder, "/code/open"), "changed\n");
         assert_eq!(read(&coder, "/code/secret.txt"), "base\n");
         assert_eq!(read(&project.open("coder"), "/forks/draft/secret.txt"), "changed\n");
@@ -63,18 +70,32 @@ for_each_store! {
 }
 
 for_each_store! {
-    fn g27_a_conflict_where_the_merger_may_not_look_names_only_the_workspace(store) {
+    fn g27_a_path_below_a_nested_workspace_with_other_files_isnt_named(store) {
+        let text = GUARDED.replace("    [[agents.coder", "    [stores.other]\n    kind = \"memory\"\n    [[agents.coder");
+        let nested = "store = \"code\"\n    path = \"/inner\"";
+        let project = Project::with_config(store, &text.replace(nested, "store = \"other\""));
+        let coder = project.open("coder").fork("/code", "draft").unwrap();
+        write(&coder, "/forks/draft/inner/canary", "x");
+        let result = merge(&project.open("reviewer"), "coder/draft");
+        assert!(!result.done && !format!("{result:?}").contains("canary"), "{result:?}");
+        assert_eq!(refused(&result), ["/project/inner"]);
+    }
+}
+
+for_each_store! {
+    fn g27_a_change_where_the_merger_may_not_look_is_refused_whatever_is_there(store) {
         let project = Project::with_config(store, GUARDED);
         let coder = project.open("coder");
         write(&coder, "/code/secret.txt", "base\n");
         let coder = coder.fork("/code", "draft").unwrap();
         write(&coder, "/forks/draft/secret.txt", "fork canary\n");
-        write(&coder, "/code/secret.txt", "target canary\n");
-        let result = merge(&project.open("reviewer"), "coder/draft");
-        assert_eq!(kinds(&result), [("/project".to_owned(), "content")]);
-        let text = format!("{result:?}");
-        assert!(!text.contains("canary") && !text.contains("secret"), "{text}");
-        assert!(result.conflicts[0].target.is_none() && result.conflicts[0].hunks.is_empty());
+        for in_target in ["target canary\n", "fork canary\n"] {
+            write(&coder, "/code/secret.txt", in_target);
+            let result = merge(&project.open("reviewer"), "coder/draft");
+            assert_eq!((kinds(&result), refused(&result)), (Vec::new(), vec!["/project".to_owned()]));
+            let text = format!("{result:?}");
+            assert!(!text.contains("canary") && !text.contains("secret"), "{text}");
+        }
     }
 }
 

@@ -54,6 +54,31 @@ for_each_store! {
 }
 
 for_each_store! {
+    fn g24_a_file_with_markers_can_be_left_out_or_given(store) {
+        for (choice, expected) in [
+            (MergeChoice::LeaveOut, "1\n2\ntarget\n4\n5\n6\n7\n"),
+            (MergeChoice::Content(std::sync::Arc::new(b"given\n".to_vec())), "given\n"),
+        ] {
+            let project = Project::new(store);
+            let stead = forked(&project);
+            write(&stead, "/forks/draft/src/main.rs", "1\n2\nfork\n4\n5\n6\n7\n");
+            write(&stead, "/forks/draft/other", "fork\n");
+            write(&stead, "/code/src/main.rs", "1\n2\ntarget\n4\n5\n6\n7\n");
+            update(&stead, "draft");
+            // To take a side would bring the markers into the target.
+            for side in [MergeChoice::TakeFork, MergeChoice::TakeTarget] {
+                let refused = stead.merge_fork("draft", &options(vec![rule("src/main.rs", side)])).unwrap();
+                assert_eq!(kinds(&refused), [("/code/src/main.rs".to_owned(), "unresolved")]);
+            }
+            let merged = stead.merge_fork("draft", &options(vec![rule("src/main.rs", choice)])).unwrap();
+            assert!(merged.done && merged.conflicts.is_empty(), "{:?}", merged.conflicts);
+            assert_eq!(read(&stead, "/code/src/main.rs"), expected);
+            assert_eq!(read(&stead, "/code/other"), "fork\n");
+        }
+    }
+}
+
+for_each_store! {
     fn g25_other_conflicts_are_listed_and_never_lost(store) {
         let project = Project::new(store);
         let stead = forked(&project);

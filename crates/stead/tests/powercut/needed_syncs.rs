@@ -77,6 +77,7 @@ fn evidence(sync_point: SyncPoint) -> Evidence {
 #[test]
 fn a_power_cut_does_harm_where_a_sync_is_left_out() {
     if !Tmpfs::is_possible() {
+        eprintln!("SKIPPED: this host lets this user mount no tmpfs");
         return;
     }
     let mut sync_points: Vec<(SyncPoint, Plan)> = Vec::new();

@@ -55,7 +55,7 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
         Edit("/w/b", "two", "2 and more"),
         Append("/w/b", b" and the end".to_vec()),
         Write("/w/deep/er/still/c", text(3, 700)),
-        Batch(vec![("/w/a", text(4, 900)), ("/w/new/d", text(5, 20_000)), ("/w/b", text(6, 10))]),
+        Batch(vec![("/w/a", text(4, 900)), ("/w/b", text(6, 10)), ("/w/new/d", text(5, 20_000))]),
         Flush("/w/a", 100, text(7, 200)),
         Sync("/w/a"),
         Token,

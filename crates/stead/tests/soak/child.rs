@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::test_stores::Kind;
 use crate::{
-    audit, crash, killed_history_work, killed_thread_work, limited_process, many_processes, memory, state,
+    audit, crash, killed_history_work, killed_managed_work, killed_thread_work, limited_process,
+    many_processes, memory, state,
 };
 
 const TASK: &str = "STEAD_SOAK_TASK";
@@ -92,6 +93,7 @@ fn the_child_process() {
         "state" => state::child(&task),
         "limited_process" => limited_process::child(&task),
         "killed_thread_work" => killed_thread_work::child(&task),
+        "killed_managed_work" => killed_managed_work::child(&task),
         "killed_history_work" => killed_history_work::child(&task),
         other => panic!("no such task: {other}"),
     }

@@ -9,6 +9,7 @@ mod audit;
 mod child;
 mod crash;
 mod killed_history_work;
+mod killed_managed_work;
 mod killed_thread_work;
 mod limited_process;
 mod many_processes;

@@ -115,9 +115,14 @@ fn a_fork_contains_nothing_that_a_nested_workspace_hides_or_needs_approval_for()
     assert_reveals_nothing(&format!("{log:?}"));
     let stead = stead.fork("/home", "draft").unwrap();
     assert_reveals_nothing(&all_readable_text(&stead, "/forks/draft"));
-    for name in ["shadowed", "asking", "wo"] {
+    for name in ["asking", "wo"] {
         let denied = stead.vfs().read(format!("/forks/draft/{name}/{NAME}")).unwrap_err();
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    }
+    // As in the nested Workspace itself: its own Store has no such file.
+    for top in ["/home", "/forks/draft"] {
+        let missing = stead.vfs().read(format!("{top}/shadowed/{NAME}")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
     }
 }
 
@@ -254,8 +259,10 @@ fn the_log_compares_with_nothing_that_was_in_a_nested_workspace() {
     owner.vfs().write("/home/wo/closed.txt", SECRET).unwrap();
     let query = LogQuery { diff: Some(DiffOptions { text: false, context: 3 }), ..LogQuery::default() };
     let log = home.stead.vfs().log(&query).unwrap();
-    // What came from there is new. What went there isn't listed, nor what happens to it there.
-    let [difference] = &log[0].differences[..] else { panic!("{log:?}") };
+    // What came from there is new, and what went there is removed. What happens to it there isn't listed.
+    let [removed] = &log[0].differences[..] else { panic!("{log:?}") };
+    assert_eq!((removed.path.as_str(), removed.difference), ("/home/open.txt", DifferenceKind::Removed));
+    let [difference] = &log[1].differences[..] else { panic!("{log:?}") };
     assert_eq!((difference.path.as_str(), &difference.from), ("/home/moved.txt", &None));
     assert_eq!(difference.difference, DifferenceKind::Added);
     assert_reveals_nothing(&format!("{log:?}"));

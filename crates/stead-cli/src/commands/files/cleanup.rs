@@ -1,3 +1,4 @@
+use stead::managed::CleanupRun;
 use stead::vfs::managed::CleanupOptions;
 
 use super::WorkspaceArg;
@@ -5,7 +6,7 @@ use crate::command_error::{CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
-/// Remove the files whose time to live is over; `stead undo --operation` brings them back
+/// Remove the files whose time to live is over; `stead undo --operation` brings back those whose content is kept
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only list what would be removed
@@ -37,12 +38,27 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             human::count(run.removed, "file", "files"),
             human::size(run.bytes)
         ))?;
+        for path in &run.paths {
+            session.print_line(format_args!("removed {}", human::escape_text(path)))?;
+        }
+        if run.removed > run.paths.len() as u64 {
+            session.print_line(format_args!("and {} more", run.removed - run.paths.len() as u64))?;
+        }
+        say_how_to_undo(&run, session);
+        if let Some(last) = &run.last_removal {
+            let count = human::count(last.removed, "file", "files");
+            session.print_line(format_args!(
+                "{}: removed {count}, operation {}",
+                last.at,
+                human::escape_text(&last.operation)
+            ))?;
+        }
         for error in &run.errors {
             session.print_line(format_args!("could not remove {}", human::escape_text(error)))?;
         }
         return Ok(Exit::OK);
     }
-    let options = CleanupOptions { dry_run: args.dry_run, ..CleanupOptions::default() };
+    let options = CleanupOptions { dry_run: args.dry_run };
     let report = files.cleanup(&options)?;
     if session.wants_json() {
         session.print_json(&json::cleanup(&report, args.dry_run))?;
@@ -59,8 +75,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     for error in &report.run.errors {
         session.warn(format_args!("could not remove {}", human::escape_text(error)));
     }
-    if let Some(operation) = report.run.operation.filter(|_| !args.dry_run) {
-        session.say(format_args!("`stead undo --operation {operation}` brings them back."));
-    }
+    say_how_to_undo(&report.run, session);
     Ok(Exit::OK)
+}
+
+/// Says how the removed files are brought back, and how many of them can't be.
+fn say_how_to_undo(run: &CleanupRun, session: &mut Session) {
+    if run.not_kept > 0 {
+        let count = human::count(run.not_kept, "file", "files");
+        session.say(format_args!("{count} can't be brought back, because the content isn't kept."));
+    }
+    if let Some(operation) = run.operation.as_ref().filter(|_| run.not_kept < run.removed) {
+        let rest = if run.not_kept > 0 { "the others" } else { "them" };
+        session.say(format_args!("`stead undo --operation {operation}` brings {rest} back."));
+    }
 }

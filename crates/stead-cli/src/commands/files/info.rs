@@ -15,8 +15,8 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = args.at.apply_to(session.stead()?, &args.path)?;
-    let listed = args.workspace.files_of(&stead, Some(&args.path))?.info(args.path.as_str())?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, Some(&args.path))?;
+    let listed = files.info(args.path.as_str())?;
     if session.wants_json() {
         session.print_json(&json::managed_file(&listed))?;
         return Ok(Exit::OK);

@@ -62,7 +62,7 @@ impl FilterArgs {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let (filter, page) = (args.filter.filter()?, args.filter.page());
-    let stead = args.at.apply_to(session.stead()?, "/")?;
-    let listed = args.workspace.files_of(&stead, None)?.list(&filter, page)?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, None)?;
+    let listed = files.list(&filter, page)?;
     table::print(&listed, session)
 }

@@ -14,7 +14,7 @@ use stead::vfs::ManagedFiles;
 use stead::{Stead, VfsError};
 
 use crate::command_error::{CommandError, CommandResult};
-use crate::session::Session;
+use crate::session::{AsOfArg, Session};
 
 /// List, find, tag, move and remove the files of managed Workspaces
 #[derive(Debug, Subcommand)]
@@ -44,6 +44,13 @@ impl WorkspaceArg {
     /// The files of the Workspace. `path` is a path in it, if the command has one.
     fn files_of(&self, stead: &Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
         Ok(stead.vfs().operation("files").managed(self.workspace.as_deref().or(path))?)
+    }
+
+    /// The same as they were at `at`, which may be a snapshot or a version of this Workspace alone.
+    fn files_at(&self, at: &AsOfArg, stead: Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
+        let prefix = self.files_of(&stead, path)?.prefix().clone();
+        let stead = at.apply_to(stead, path.unwrap_or(prefix.as_str()))?;
+        self.files_of(&stead, Some(prefix.as_str()))
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let search = Some(SearchPattern::new(&args.query));
     let (filter, page) = (FileFilter { search, ..args.filter.filter()? }, args.filter.page());
-    let stead = args.at.apply_to(session.stead()?, "/")?;
-    let listed = args.workspace.files_of(&stead, None)?.list(&filter, page)?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, None)?;
+    let listed = files.list(&filter, page)?;
     table::print(&listed, session)
 }

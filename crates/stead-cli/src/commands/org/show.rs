@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 
 use stead::config::OrganizationConfig;
 use stead::organization::{AgentIndex, Grant, ToolLevel};
-use stead::tools::TOOLS;
+use stead::tools::{OfferedWhen, TOOLS, Tool};
 use stead::{Access, Config};
 
 use super::{member, reason, require_organization, table};
@@ -58,13 +58,25 @@ struct AgentTools {
 impl AgentTools {
     fn of(organization: &OrganizationConfig, agent: AgentIndex) -> Self {
         let mut tools = AgentTools { allowed: Vec::new(), withheld: Vec::new() };
-        for tool in TOOLS {
+        for tool in TOOLS.into_iter().filter(|tool| exists_in(organization, tool)) {
             match organization.organization.tool_withheld_by(agent, tool.name) {
                 None => tools.allowed.push(tool.name),
                 Some(level) => tools.withheld.push((tool.name, level)),
             }
         }
         tools
+    }
+}
+
+/// Whether an agent of the organization can have the tool at all: it has no State, and perhaps no managed folders.
+fn exists_in(organization: &OrganizationConfig, tool: &Tool) -> bool {
+    match tool.offered {
+        OfferedWhen::WithState => false,
+        OfferedWhen::WithManaged => organization.has_managed_folders(),
+        OfferedWhen::Always
+        | OfferedWhen::WithHistory
+        | OfferedWhen::WithForks
+        | OfferedWhen::InOrganization => true,
     }
 }
 

@@ -1,6 +1,6 @@
 use std::cmp::Reverse;
 
-use stead::config::{OrganizationConfig, StoreConfig, WorkspaceConfig, nearest};
+use stead::config::{FilesPer, OrganizationConfig, StoreConfig, WorkspaceConfig, nearest};
 use stead::organization::{Folder, Organization, Visibility, WORKSPACES_DIRECTORY};
 use stead::{Access, AccessScope, Config, ErrorKind, VfsPath};
 
@@ -142,7 +142,9 @@ fn outsiders<'c>(
         let workspaces = agent_config.workspaces.iter();
         let directory = directory.clone();
         workspaces.filter_map(move |workspace| {
-            if !is_same_store(config, &workspace.store, &organization.store) {
+            // Threads have files of their own.
+            let shows_thread = workspace.per == FilesPer::Thread;
+            if shows_thread || !is_same_store(config, &workspace.store, &organization.store) {
                 return None;
             }
             let (seen_as, part) = match directory.as_ref()?.strip_prefix(&workspace.path) {

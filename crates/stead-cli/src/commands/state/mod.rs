@@ -37,10 +37,13 @@ impl NamespaceArg {
     fn state_of(&self, stead: &Stead) -> Result<State, CommandError> {
         let state = stead.state().ok_or_else(|| {
             let agent = &stead.vfs().identity().agent;
-            CommandError::invalid(format!(
-                "the agent `{}` has no State; add [agents.{0}.state] with `enabled = true` to the configuration",
-                agent.escape_debug()
-            ))
+            let agent = agent.escape_debug();
+            CommandError::invalid(match stead.vfs().identity().organization.is_some() {
+                true => format!("the agent `{agent}` has no State: agents of organizations can't have one"),
+                false => format!(
+                    "the agent `{agent}` has no State; add [agents.{agent}.state] with `enabled = true` to the configuration"
+                ),
+            })
         })?;
         Ok(state.in_namespace(&self.namespace).map_err(stead::VfsError::from)?)
     }

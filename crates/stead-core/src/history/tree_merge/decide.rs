@@ -27,15 +27,23 @@ fn has_same_content(one: &NodeState, other: &NodeState) -> bool {
     one.kind == NodeKind::Directory || one.content.is_some() && one.content == other.content
 }
 
-/// Each permission bit from the side that changed it. A bit has two values, so there is no conflict.
+const EXECUTE: u32 = 0o111;
+
+/// The mode of what both sides have. If both changed who may read or write, only what both allow. Each execute bit is from the side
+/// that changed it, but not for those who may not read. So a merge allows nothing that neither side wanted.
 fn merge_modes(base: u32, ours: u32, theirs: u32) -> u32 {
+    if let Some(mode) = pick(&base, &ours, &theirs) {
+        return *mode;
+    }
+    let others = [base, ours, theirs].map(|mode| mode & !EXECUTE);
+    let others = *pick(&others[0], &others[1], &others[2]).unwrap_or(&(ours & theirs & !EXECUTE));
     let same = !(ours ^ theirs);
-    ours & same | !base & !same
+    let execute = (ours & same | !base & !same) & EXECUTE;
+    others | execute & (others >> 2)
 }
 
 /// The mode of what both sides added: executable if one of them made it so, otherwise only what both allow.
 fn added_mode(ours: u32, theirs: u32) -> u32 {
-    const EXECUTE: u32 = 0o111;
     ours & theirs | (ours | theirs) & EXECUTE
 }
 
@@ -52,7 +60,7 @@ impl TreeMerge {
         let sides = &self.nodes[&node];
         let (base, ours, theirs) = (sides.base.as_ref(), sides.ours.as_ref(), sides.theirs.as_ref());
         if let Some(content) = self.given.get(&node) {
-            return Ok(with_given_content(ours, theirs, content));
+            return Ok(with_given_content(base, ours, theirs, content));
         }
         if is_same(base, theirs) || is_same(ours, theirs) {
             return Ok(Decision::Keep);
@@ -180,8 +188,9 @@ fn put(kind: &NodeState, (parent, name): Location, mode: u32, content: &NodeStat
     Decision::Put(Box::new(DesiredState { parent, name, kind: kind.kind, mode, modified, content }), rewrites)
 }
 
-/// A file with the given content, where our side has it or, if it doesn't, where theirs has it.
+/// A file with the given content: where a merge puts it or, if the sides have renamed it differently, where our side has it.
 fn with_given_content(
+    base: Option<&NodeState>,
     ours: Option<&NodeState>,
     theirs: Option<&NodeState>,
     content: &Arc<Vec<u8>>,
@@ -189,11 +198,16 @@ fn with_given_content(
     let Some(state) = ours.or(theirs).filter(|state| state.kind == NodeKind::File) else {
         return Decision::Conflict(TreeConflictKind::Kind);
     };
+    let all_sides = base.zip(ours).zip(theirs).map(|((base, ours), theirs)| (base, ours, theirs));
+    let place = all_sides
+        .and_then(|(base, ours, theirs)| pick(&location(base), &location(ours), &location(theirs)).cloned());
+    let (parent, name) = place.unwrap_or_else(|| location(state));
+    let mode = all_sides.and_then(|(base, ours, theirs)| pick(&base.mode, &ours.mode, &theirs.mode).copied());
     let desired = DesiredState {
-        parent: state.parent,
-        name: state.name.clone(),
+        parent,
+        name,
         kind: state.kind,
-        mode: theirs.unwrap_or(state).mode,
+        mode: mode.unwrap_or(theirs.unwrap_or(state).mode),
         modified: None,
         content: PlannedContent::Merged(Arc::clone(content)),
     };

@@ -96,10 +96,14 @@ pub enum ConflictChoice {
 /// What is decided about a changed node before it is merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodePreset {
-    /// Their change of it is left out.
+    /// Their change of it is left out, to be merged later.
     LeaveOut,
+    /// Their change of it is left out for good.
+    Drop,
     /// The file gets this content, whether or not there is a conflict.
     Content(Arc<Vec<u8>>),
+    /// The same, and the rest of their change is left out, to be merged later.
+    Part(Arc<Vec<u8>>),
 }
 
 /// The outcome of merging two contents.
@@ -123,6 +127,8 @@ pub trait MergeView {
     fn children(&mut self, directory: NodeId) -> StoreResult<Vec<NodeId>>;
     /// The directory that a node of ours is in; `None` for the root.
     fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>>;
+    /// Called for each node that is decided. An error ends the merge.
+    fn decided(&mut self) -> StoreResult<()>;
     /// Merges two contents of a file by line. `base` is `None` if both sides added the file. With `markers`, conflicts are
     /// written between markers.
     fn merge_text(
@@ -153,6 +159,8 @@ pub struct TreeMergePlan {
     /// Nodes that stay as they are on our side because a choice or a preset leaves them out, or because they depend on a
     /// node that does.
     pub left_out: BTreeSet<NodeId>,
+    /// Nodes of whose change a part is left out.
+    pub in_part: BTreeSet<NodeId>,
     /// Nodes whose content has markers.
     pub marked: BTreeSet<NodeId>,
 }
@@ -210,6 +218,8 @@ struct TreeMerge {
     their_aliases: Aliases,
     left_out: BTreeSet<NodeId>,
     given: HashMap<NodeId, Arc<Vec<u8>>>,
+    /// Nodes of whose change a part is left out.
+    in_part: BTreeSet<NodeId>,
     marked: BTreeSet<NodeId>,
     /// The conflicts that choices were made for, with their related nodes, so that none is made twice.
     resolved: HashSet<(NodeId, TreeConflictKind, Vec<NodeId>)>,
@@ -231,6 +241,7 @@ impl TreeMerge {
             their_aliases,
             left_out: BTreeSet::new(),
             given: HashMap::new(),
+            in_part: BTreeSet::new(),
             marked: BTreeSet::new(),
             resolved: HashSet::new(),
             merged: HashMap::new(),
@@ -248,7 +259,12 @@ impl TreeMerge {
                     sides.base.clone_from(&sides.theirs);
                     self.left_out.insert(node);
                 }
+                Some(NodePreset::Drop) => sides.base.clone_from(&sides.theirs),
                 Some(NodePreset::Content(content)) => drop(self.given.insert(node, content)),
+                Some(NodePreset::Part(content)) => {
+                    self.given.insert(node, content);
+                    self.in_part.insert(node);
+                }
             }
         }
     }
@@ -258,6 +274,7 @@ impl TreeMerge {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for node in ids {
             decisions.insert(node, self.decide(node, view)?);
+            view.decided()?;
         }
         let mut conflicts = self.conflicts_of(&decisions);
         for conflict in conflicts.iter().filter(|conflict| conflict.kind == TreeConflictKind::Kind) {
@@ -314,14 +331,16 @@ impl TreeMerge {
             };
             let is_existing = sides.ours.is_some();
             match (conflict.kind, &mut sides.base, other) {
-                (TreeConflictKind::Content, Some(base), Some(other)) => base.content = other.content,
+                (TreeConflictKind::Content, Some(base), Some(other)) => {
+                    base.content.clone_from(&other.content)
+                }
                 (TreeConflictKind::RenamedRenamed | TreeConflictKind::Cycle, Some(base), Some(other)) => {
-                    (base.parent, base.name) = (other.parent, other.name);
+                    (base.parent, base.name) = location(&other);
                 }
                 (TreeConflictKind::NameTaken, Some(base), Some(other))
                     if side == MergeSide::Ours && is_existing && *node == conflict.node =>
                 {
-                    (base.parent, base.name) = (other.parent, other.name);
+                    (base.parent, base.name) = location(&other);
                 }
                 (TreeConflictKind::NameTaken, ..) if side == MergeSide::Theirs && *node == conflict.node => {}
                 (TreeConflictKind::NameTaken, ..) if side == MergeSide::Ours && *node != conflict.node => {}
@@ -363,9 +382,10 @@ impl TreeMerge {
         }
         let aliases: Vec<NodeId> = left_out.iter().flat_map(|&node| self.real_ids(node)).collect();
         left_out.extend(aliases);
+        let in_part = self.in_part.iter().flat_map(|&node| self.real_ids(node)).collect();
         let is_marked = |node: &NodeId| matches!(self.merged.get(node), Some(MergedText::Marked(_)));
         let marked = self.marked.iter().copied().filter(is_marked).collect();
-        TreeMergePlan { targets, conflicts: evaluated.conflicts, left_out, marked }
+        TreeMergePlan { targets, conflicts: evaluated.conflicts, left_out, in_part, marked }
     }
 }
 

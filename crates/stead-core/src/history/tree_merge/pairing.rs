@@ -126,7 +126,10 @@ fn translate_parents(nodes: &mut BTreeMap<NodeId, NodeSides>, side: MergeSide, a
     }
     for sides in nodes.values_mut() {
         if let Some(state) = state_mut(sides, side) {
-            state.parent = aliases.canonical(state.parent);
+            let parent = aliases.canonical(state.parent);
+            if parent != state.parent {
+                state.parent = parent;
+            }
         }
     }
 }

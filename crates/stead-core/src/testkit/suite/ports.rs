@@ -32,6 +32,10 @@ fn fork_of_everything(name: &str) -> Fork {
         created: SystemClock.now(),
         pinned_at: None,
         lease: None,
+        place: VfsPath::root(),
+        scope: crate::scope::AccessScope::ReadWrite,
+        parts: Vec::new(),
+        made_by: None,
     }
 }
 

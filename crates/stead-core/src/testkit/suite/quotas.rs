@@ -149,8 +149,12 @@ pub fn a_removed_file_may_be_restored_whatever_its_size(t: &Subject) {
     apply_under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
     let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
     let mut removal = t.history().revisions(&query).unwrap().revisions.remove(0);
-    let content =
-        removal.changes.remove(0).before.and_then(|state| state.content).expect("the content was retained");
+    let content = removal
+        .changes
+        .remove(0)
+        .before
+        .and_then(|state| state.content.clone())
+        .expect("the content was retained");
     let restore_step = |path: &str| Step::Write {
         at: at(path),
         content: Content::Stored(content.clone()),

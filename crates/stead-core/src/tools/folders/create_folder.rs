@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::file_name::{check_name, depth, too_deep};
+use super::file_name::{check_name, too_deep};
 use super::{OUT_FOLDER_ID, OUT_FOLDER_NAME, OUT_PATH, OUT_SUCCESS, OpenFolder, json_reply};
 use crate::error::ErrorKind;
 use crate::organization::{FolderScope, IssuedFolder};
@@ -50,7 +50,7 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let folder = folder_of_scope(context, scope, name)?;
     context.vfs.authorize(Some(&folder.path), Access::Write)?;
     // A folder is of use only if a file in it isn't too deep.
-    let depth_of_file = depth(name) + 1;
+    let depth_of_file = folder.depth_of(&format!("{name}/file"));
     if depth_of_file > folder.max_depth() {
         return Err(too_deep(&format!("{name}/…"), depth_of_file, folder.max_depth()));
     }

@@ -9,6 +9,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{NodeKind, StoreError};
 use crate::tools::Failure;
+use crate::vfs::managed::routed_parts;
 use crate::vfs::{PathEntry, Stat, Unreadable, Vfs, WalkQuery, WalkResult};
 
 /// How many files the error about a missing one names.
@@ -80,6 +81,14 @@ impl<'a> OpenFolder<'a> {
     /// How many parts a file's name may have that is created, counted from the Workspace.
     pub(super) fn max_depth(&self) -> usize {
         self.call.organization().settings().max_depth
+    }
+
+    /// How many parts a path has that count towards the depth, given relative to the Workspace. In a managed folder, the
+    /// directories of a category and its day don't count.
+    pub(super) fn depth_of(&self, relative_path: &str) -> usize {
+        let workspace = self.vfs.router().route(&self.path).map(|route| route.workspace);
+        let is_managed = workspace.is_some_and(|workspace| workspace.managed().is_some());
+        depth(relative_path) - if is_managed { routed_parts(relative_path) } else { 0 }
     }
 
     /// A fresh id for this folder. `files` are the names that the caller sees in it.
@@ -196,7 +205,10 @@ impl FolderFile<'_> {
     /// Refuses to create a file that is too deep. What exists may be deeper.
     pub(super) fn check_depth(&self) -> Result<(), Failure> {
         let max_depth = self.folder.max_depth();
-        let depth = depth(&self.folder.issued.subfolder) + depth(&self.name);
+        let subfolder = &*self.folder.issued.subfolder;
+        let relative_path =
+            if subfolder.is_empty() { self.name.clone() } else { format!("{subfolder}/{}", self.name) };
+        let depth = self.folder.depth_of(&relative_path);
         if depth > max_depth && self.stat()?.is_none() {
             return Err(too_deep(&self.name, depth, max_depth));
         }

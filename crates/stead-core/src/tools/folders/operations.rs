@@ -27,7 +27,7 @@ pub(super) struct OperationResult<T> {
 }
 
 /// Runs the operations of a call of this tool one after the other, with one audit record. A failure is the result of its
-/// operation, and the others go on. `act` gets the bytes that are left of the reply, and takes off those that it uses.
+/// operation, and the others go on; the record says `denied` or `failed`, and how many were made. `act` gets the bytes that are left of the reply, and takes off those that it uses.
 pub(super) fn run_operations<T>(
     context: &ToolContext<'_>,
     (tool, access): (&'static str, Access),
@@ -47,6 +47,9 @@ pub(super) fn run_operations<T>(
                 Ok(done) => (Some(done), None),
                 Err(failure) => (None, Some(failure)),
             };
+            if let Some(failure) = &failure {
+                vfs.note_partial_failure(failure.kind);
+            }
             let error = failure.as_ref().map(|failure| shortened(failure, bytes_left));
             bytes_left = bytes_left.saturating_sub(error.as_ref().map_or(0, json_size));
             results.push(OperationResult {

@@ -1,6 +1,7 @@
 //! `fork_workspace`: makes a copy-on-write copy of a Workspace.
 
 use crate::scope::Access;
+use crate::store::ForkPart;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
@@ -25,7 +26,12 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let fork = context.require_forks()?.fork(context.vfs, arguments.text("path"), arguments.text("name"))?;
     let path = format!("/forks/{}", fork.name);
-    let text =
+    let mut text =
         format!("{} is forked. Work in {path}; merge_fork brings your changes back.", fork.base_prefix);
+    let part = |part: &ForkPart| format!("{path}{} ({})", part.place, part.scope);
+    let parts: Vec<String> = fork.parts.iter().map(part).collect();
+    if !parts.is_empty() {
+        text += &format!(" It has the nested Workspaces {}.", parts.join(", "));
+    }
     Ok(Reply::text(text).fact("path", path))
 }

@@ -67,6 +67,8 @@ const LEAVE_OUT: Field = Field::optional(
     FieldType::TextList { max: 1_000 },
     "Globs: leave these changes out; they stay in the fork.",
 );
+const LEAVE_OUT_HIDDEN: Field =
+    Field::optional("leave_out_hidden", FieldType::Flag, "Leave out what you may not see.");
 
 /// The facts of an update or a merge.
 const MERGE_OUTPUT: [Field; 6] = [
@@ -115,32 +117,48 @@ fn merge_options(
             rules.push(MergeRule { paths, choice: choice.clone() });
         }
     }
-    Ok(MergeOptions { dry_run: arguments.flag("dry_run"), rules, with_markers: false })
+    if arguments.flag("leave_out_hidden") {
+        rules.push(MergeRule { paths: RulePaths::Hidden, choice: MergeChoice::LeaveOut });
+    }
+    Ok(MergeOptions { dry_run: arguments.flag("dry_run"), rules, ..MergeOptions::default() })
 }
 
 /// What happened, for a model. `summary` is the first line if it was done.
 fn merge_reply(result: &MergeResult, summary: &str, is_update: bool) -> Reply {
-    let MergeResult { operation, changes, conflicts, refused, left_out, done } = result;
-    let is_stopped = !done && (!conflicts.is_empty() || !refused.is_empty());
+    let MergeResult { operation, changes, conflicts, refused, left_out, done, merged, .. } = result;
+    let is_stopped = !done && result.is_stopped();
     let first = match (done, is_stopped) {
-        (true, _) if changes.is_empty() && conflicts.is_empty() => "There was nothing to do.".to_owned(),
+        (true, _) if result.is_unchanged() && result.fork_gave_up => {
+            "Nothing was changed in the Workspace; the fork has taken its side.".to_owned()
+        }
+        (true, _) if result.is_unchanged() && conflicts.is_empty() => "There was nothing to do.".to_owned(),
         (true, _) => summary.to_owned(),
+        (false, true) if !merged.is_empty() => {
+            let merged: Vec<String> = merged.iter().map(ToString::to_string).collect();
+            format!("Only a part was merged, into {}; merge again for the rest:", merged.join(", "))
+        }
         (false, true) if !is_update => "Nothing was changed:".to_owned(),
         (false, _) => "This is what would be done:".to_owned(),
     };
-    let shown_changes: &[MergeChange] = if is_stopped && !is_update { &[] } else { changes };
+    let is_hidden = is_stopped && !is_update && merged.is_empty();
+    let shown_changes: &[MergeChange] = if is_hidden { &[] } else { changes };
+    let retagged: &[VfsPath] = if is_hidden { &[] } else { &result.retagged };
     let mut lines = vec![first];
     lines.extend(shown_changes.iter().take(MAX_SHOWN).map(|change| match &change.from {
         Some(from) => format!("{} {from} to {}", change.action.as_str(), change.path),
         None => format!("{} {}", change.action.as_str(), change.path),
     }));
+    lines.extend(retagged.iter().take(MAX_SHOWN).map(|path| format!("tags of {path}")));
     lines.extend(conflicts.iter().take(MAX_SHOWN).map(conflict_line));
     lines.extend(
         refused.iter().take(MAX_SHOWN).map(|refused| format!("refused {}: {}", refused.path, refused.why)),
     );
     lines.extend(left_out.iter().take(MAX_SHOWN).map(|path| format!("left out {path}")));
+    if result.left_out_unseen {
+        lines.push("left out what you may not see".to_owned());
+    }
     if !conflicts.is_empty() {
-        lines.push(match is_update {
+        lines.push(match is_update || result.has_only_markers() {
             true => {
                 "Edit the files that have the lines <<<<<<< target and >>>>>>> fork, then merge.".to_owned()
             }
@@ -151,7 +169,7 @@ fn merge_reply(result: &MergeResult, summary: &str, is_update: bool) -> Reply {
             }
         });
     }
-    let counts = [shown_changes.len(), conflicts.len(), refused.len(), left_out.len()];
+    let counts = [shown_changes.len(), retagged.len(), conflicts.len(), refused.len(), left_out.len()];
     let not_listed: usize = counts.iter().map(|count| count.saturating_sub(MAX_SHOWN)).sum();
     let mut page = PagedText::new(ReplyBounds::PAGE);
     let fits = lines.iter().take_while(|line| page.push_line(line)).count();

@@ -1,7 +1,8 @@
 //! `update_fork`: brings the changes of the Workspace that a fork was made from into the fork.
 
 use super::{
-    DRY_RUN, FORK, LEAVE_OUT, MERGE_OUTPUT, TAKE, TAKE_FORK, TAKE_TARGET, merge_options, merge_reply,
+    DRY_RUN, FORK, LEAVE_OUT, LEAVE_OUT_HIDDEN, MERGE_OUTPUT, TAKE, TAKE_FORK, TAKE_TARGET, merge_options,
+    merge_reply,
 };
 use crate::scope::Access;
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -15,7 +16,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     offered: OfferedWhen::WithForks,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::DESTRUCTIVE,
-    input: &[FORK, TAKE, TAKE_TARGET, TAKE_FORK, LEAVE_OUT, DRY_RUN],
+    input: &[FORK, TAKE, TAKE_TARGET, TAKE_FORK, LEAVE_OUT, LEAVE_OUT_HIDDEN, DRY_RUN],
     output: &MERGE_OUTPUT,
     max_characters: None,
     run,

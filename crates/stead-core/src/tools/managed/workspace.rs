@@ -6,7 +6,9 @@
 use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
-use crate::managed::{Category, CleanupRun, DateRange, FileFilter, SearchPattern, TagMode, Tags};
+use crate::managed::{
+    Category, CleanupRun, DateRange, FileFilter, PastRemoval, SearchPattern, TagMode, Tags,
+};
 use crate::scope::Access;
 use crate::tools::page::MAX_REPLY_CHARACTERS;
 use crate::tools::schema::{Field, FieldType};
@@ -27,7 +29,7 @@ const PATH: Field = Field::optional("path", FieldType::Path, "The file, for acti
 const QUERY: Field = Field::optional(
     "query",
     FieldType::Text,
-    "For search: part of a path, name or tag; with * or ? a pattern for the whole of one.",
+    "For search and list: part of a path, name or tag; with * or ? a pattern for the whole of one.",
 );
 const CATEGORY: Field = Field::optional(
     "category",
@@ -151,9 +153,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let reply = match arguments.text("action") {
         "list" => list_reply(files.list(&filter(arguments)?, page(arguments))?),
         "search" => {
-            let query = required(arguments, "query")?;
-            let filter = FileFilter { search: Some(SearchPattern::new(query)), ..filter(arguments)? };
-            list_reply(files.list(&filter, page(arguments))?)
+            required(arguments, "query")?;
+            list_reply(files.list(&filter(arguments)?, page(arguments))?)
         }
         "info" => info_reply(&files.info(required(arguments, "path")?)?),
         "tree" => tree_reply(&files)?,
@@ -187,7 +188,8 @@ fn filter(arguments: &Arguments) -> Result<FileFilter, Failure> {
     let date = text("date").map(DateRange::parse).transpose().map_err(invalid)?.unwrap_or(DateRange::ALL);
     let written = date.and(DateRange::between(text("from"), text("to")).map_err(invalid)?);
     let (category, tags) = (category(arguments)?, tags(arguments)?);
-    Ok(FileFilter { category, written, tags, session: text("session").map(str::to_owned), search: None })
+    let (session, search) = (text("session").map(str::to_owned), text("query").map(SearchPattern::new));
+    Ok(FileFilter { category, written, tags, session, search })
 }
 
 fn page(arguments: &Arguments) -> FilePage {
@@ -334,8 +336,7 @@ fn tag(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure> {
 fn cleanup(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure> {
     let dry_run = arguments.flag("dry_run");
     let previous = files.last_cleanup()?;
-    let CleanupReport { run, paths, .. } =
-        files.cleanup(&CleanupOptions { dry_run, ..CleanupOptions::default() })?;
+    let CleanupReport { run, paths, .. } = files.cleanup(&CleanupOptions { dry_run })?;
     let mut text = match dry_run {
         true => format!("{} would be removed ({} bytes).\n", file_count(run.removed), run.bytes),
         false => format!("Removed {} ({} bytes).\n", file_count(run.removed), run.bytes),
@@ -349,11 +350,32 @@ fn cleanup(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure
     for error in &run.errors {
         text.push_str(&format!("could not remove {error}\n"));
     }
-    if let Some(operation) = run.operation.as_ref().filter(|_| !dry_run) {
+    if run.not_kept > 0 {
+        text.push_str(&format!(
+            "[{} can't be brought back, because the content isn't kept]\n",
+            file_count(run.not_kept)
+        ));
+    }
+    if let Some(operation) = run.operation.as_ref().filter(|_| !dry_run && run.not_kept < run.removed) {
         text.push_str(&format!("[undo takes it back: operation {operation}]\n"));
     }
-    if let Some(CleanupRun { at, removed, .. }) = &previous {
-        text.push_str(&format!("[the last cleanup, at {at}, removed {}]\n", file_count(*removed)));
+    if let Some(CleanupRun { at, removed, paths, errors, last_removal, .. }) = &previous {
+        let names = match paths.is_empty() {
+            true => String::new(),
+            false => {
+                format!(": {}{}", paths.join(", "), if *removed > paths.len() as u64 { ", …" } else { "" })
+            }
+        };
+        text.push_str(&format!("[the last cleanup, at {at}, removed {}{names}]\n", file_count(*removed)));
+        for error in errors {
+            text.push_str(&format!("[it could not remove {error}]\n"));
+        }
+        if let Some(PastRemoval { at, removed, operation, .. }) = last_removal {
+            let count = file_count(*removed);
+            text.push_str(&format!(
+                "[the one before that removed {count} was at {at}: operation {operation}]\n"
+            ));
+        }
     }
     Ok(Reply::text(text)
         .fact("removed", run.removed)

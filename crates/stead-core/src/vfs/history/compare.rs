@@ -163,7 +163,9 @@ impl Call<'_> {
         }
         let mut paths = vec![top.clone()];
         paths.extend(self.hidden_paths(workspace).into_iter().filter(|path| path.is_at_or_below(top)));
-        let revisions = store.require_history()?.changes_between(older, newer, &paths)?;
+        let mut revisions = store.require_history()?.changes_between(older, newer, &paths)?;
+        let group = StoreGroup { store, workspaces: vec![workspace] };
+        group.remove_before_own(&mut revisions);
         let mut nodes: HashMap<NodeId, (Option<NodeState>, Option<NodeState>)> = HashMap::new();
         for (node, state) in
             end_states(revisions.revisions.iter().rev(), |change| (&change.before, &change.after))
@@ -174,7 +176,6 @@ impl Call<'_> {
         {
             nodes.entry(node).or_default().0 = state;
         }
-        let group = StoreGroup { store, workspaces: vec![workspace] };
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (&old, &new) } else { (&new, &old) };
@@ -270,10 +271,13 @@ impl Call<'_> {
             StoreGroup { store: resolved.workspace.mount().store(), workspaces: vec![resolved.workspace] };
         // The author of content that the file got outside the caller's Workspace isn't revealed.
         let is_visible = |state: &NodeState| self.logical_path(&group, &state.path).is_some();
+        fn content_of(state: &Option<NodeState>) -> Option<&ContentRef> {
+            state.as_ref()?.content.as_ref()
+        }
         let mut states: Vec<(&ContentRef, Writer)> = Vec::new();
         for revision in revisions.revisions.iter().rev() {
             for change in &revision.changes {
-                if let Some(NodeState { content: Some(before), .. }) = &change.before {
+                if let Some(before) = content_of(&change.before) {
                     match states.last() {
                         None => states.push((before, Writer::Unknown)),
                         // The revision found other content than the one before it had left.
@@ -281,7 +285,7 @@ impl Call<'_> {
                         Some(_) => {}
                     }
                 }
-                if let Some(state @ NodeState { content: Some(after), .. }) = &change.after {
+                if let (Some(state), Some(after)) = (&change.after, content_of(&change.after)) {
                     let writer = match is_visible(state) {
                         true => Writer::Revision(store.revision(revision.number), revision.operation.clone()),
                         false => Writer::Unknown,
@@ -347,7 +351,7 @@ impl Call<'_> {
                 }
                 Writer::AnotherProgram | Writer::Unknown => (None, None),
             };
-            let operation = operation.map(|operation| self.without_other_thread(operation));
+            let operation = operation.map(|operation| self.without_withheld_names(operation));
             lines.push(BlameLine { line, revision, operation, by_another_program });
         }
         Ok(lines)

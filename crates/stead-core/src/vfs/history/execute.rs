@@ -15,8 +15,8 @@ use crate::scope::Access;
 use crate::search::WalkOptions;
 use crate::store::{
     Attr, CompanionRecord, ContentRef, NodeChange, NodeId, NodeKind, NodePath, Page, ProtectedNames,
-    Revision, RevisionNumber, RevisionQuery, RevisionSet, Side, Step, Store, StoreError, StorePath,
-    StoreResult,
+    ReturningRows, Revision, RevisionNumber, RevisionQuery, RevisionSet, Side, Step, Store, StoreError,
+    StorePath, StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::hiding::hidden_stay_untouched;
@@ -25,11 +25,15 @@ use crate::vfs::history::undo::{
 };
 use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::state::is_state_directory;
+use crate::workspace::Workspace;
 
 /// How often a plan is made again because something changed in the meantime.
 const MAX_ATTEMPTS: usize = 8;
 /// How many operations a query names by id. With more, it names the range of revisions instead.
 const MAX_OPERATIONS_BY_ID: usize = 1_000;
+
+/// Why the caller may not change a path that it can't see.
+pub(super) const NOT_SHOWN: &str = "it is not in this Workspace, or has a hidden name";
 
 /// What an undo or a restore reverts on one Store.
 pub(super) struct StoreRevert<'a> {
@@ -82,6 +86,32 @@ impl RevertSummary {
 }
 
 impl StoreRevert<'_> {
+    /// Whether what no Workspace shows is reverted too, without a word. The Store of a fork is nobody else's, and there only a merge
+    /// or an update has such changes: they came along from the Store that the fork was made from.
+    fn reverts_unseen(&self) -> bool {
+        let is_fork = |workspace: &&Workspace| workspace.fork_origin().is_some();
+        self.mode == RevertMode::Merge && self.group.workspaces.iter().all(is_fork)
+    }
+
+    /// The rows of manifests that come back with the files. `operations` has the operations that are undone.
+    fn returning_rows(&self, operations: &[Operation]) -> ReturningRows {
+        match &self.source {
+            RevertSource::Revisions => {
+                ReturningRows::EndedBy(operations.iter().map(|operation| operation.id).collect())
+            }
+            RevertSource::Since(revision, _) => ReturningRows::AsOf(*revision),
+        }
+    }
+
+    /// The revision to which this restores files of a fork.
+    fn restored_fork(&self) -> Option<RevisionNumber> {
+        let is_fork = || self.group.store.require_forks().is_ok_and(|forks| forks.target().is_ok());
+        match (self.mode, &self.source) {
+            (RevertMode::Exact, RevertSource::Since(revision, _)) => Some(*revision).filter(|_| is_fork()),
+            _ => None,
+        }
+    }
+
     /// Queries the same revisions again, with the current state of their nodes.
     fn reload(&mut self, call: &Call<'_>) -> Result<()> {
         let revisions = match &self.source {
@@ -308,13 +338,19 @@ impl Call<'_> {
     }
 
     /// Treats nodes outside the Workspaces that the caller may restore as gone, so that the answer doesn't depend on
-    /// what other agents do to them there.
+    /// what other agents do to them there. Leaves out the directories that an operation made on the way to a Workspace: they stay.
     fn drop_invisible_nodes(&self, revert: &mut StoreRevert<'_>) {
+        let reverts_unseen = revert.reverts_unseen();
         let StoreRevert { group, revisions, mode, withheld, .. } = revert;
-        let is_visible = |path: &StorePath| self.logical_path(group, path).is_some();
+        let is_visible = |path: &StorePath| reverts_unseen || self.logical_path(group, path).is_some();
         revisions.current.retain(|_, current| is_visible(&current.path));
         if *mode == RevertMode::Exact {
             return;
+        }
+        if !reverts_unseen {
+            for revision in &mut revisions.revisions {
+                revision.changes.retain(|change| !self.leads_to_workspace(group, change));
+            }
         }
         // Nor may it depend on what an operation did there, or how much: that is one conflict for the whole Store.
         for revision in &mut revisions.revisions {
@@ -329,6 +365,19 @@ impl Call<'_> {
             }
             revision.changes.retain(|change| states(change).contains(&Some(true)));
         }
+    }
+
+    /// Whether a change made the directory of a Workspace or one above it, and no Workspace shows that directory as a part of itself.
+    /// The first change in a Workspace makes such directories if they are missing.
+    fn leads_to_workspace(&self, group: &StoreGroup<'_>, change: &NodeChange) -> bool {
+        let (None, Some(made)) = (&change.before, &change.after) else { return false };
+        let mut mounts = group.workspaces.iter().map(|workspace| workspace.mount().path());
+        if made.kind != NodeKind::Directory || !mounts.any(|mount| mount.is_at_or_below(&made.path)) {
+            return false;
+        }
+        let is_other = |workspace: &&Workspace| *workspace.mount().path() != made.path;
+        let workspaces = group.workspaces.iter().copied().filter(is_other).collect();
+        self.logical_path(&StoreGroup { store: group.store, workspaces }, &made.path).is_none()
     }
 
     /// The steps of a revert, their changes in logical paths, and the nodes that the plan leaves out because the caller
@@ -369,7 +418,18 @@ impl Call<'_> {
             let mut steps =
                 order_steps(plan.clone(), &revisions.current, temp_directory, &mut LiveStoreView(store))
                     .map_err(failed)?;
-            let (changes, newly_refused) = self.authorize_changes(group, &steps)?;
+            let (changes, mut newly_refused) = self.authorize_changes(group, &steps)?;
+            if revert.reverts_unseen() {
+                let is_seen = |path: &StorePath| self.logical_path(group, path).is_some();
+                let is_allowed = |path: &StorePath| self.authorize_restore(group, path, &mut None).is_ok();
+                let comes_along = |node: &NodeId| {
+                    let changes = steps.changes.iter().filter(|change| change.node == *node);
+                    let paths = changes.flat_map(|change| [Some(&change.path), change.from.as_ref()]);
+                    let (seen, unseen): (Vec<_>, Vec<_>) = paths.flatten().partition(|path| is_seen(path));
+                    !unseen.is_empty() && seen.into_iter().all(is_allowed)
+                };
+                newly_refused.retain(|node, _| !comes_along(node));
+            }
             if newly_refused.is_empty() {
                 self.guard_subtrees(group, &mut steps);
                 return Ok((steps, changes, refused));
@@ -387,7 +447,11 @@ impl Call<'_> {
         plan: &RevertPlan,
     ) -> Result<BTreeMap<NodeId, String>> {
         let (mut refused, mut approval_error) = (BTreeMap::new(), None);
+        let reverts_unseen = revert.reverts_unseen();
         let mut refuse = |node: NodeId, path: &StorePath| {
+            if reverts_unseen && self.logical_path(&revert.group, path).is_none() {
+                return;
+            }
             if let Err(reason) = self.authorize_restore(&revert.group, path, &mut approval_error) {
                 refused.entry(node).or_insert(reason);
             }
@@ -516,14 +580,14 @@ impl Call<'_> {
     /// The logical path of a path in a Store, if the caller may restore it; otherwise the reason. If a person has to
     /// approve it first, that isn't a refusal: the error goes into `approval_error`, so that one request covers all
     /// paths.
-    fn authorize_restore(
+    pub(super) fn authorize_restore(
         &self,
         group: &StoreGroup<'_>,
         path: &StorePath,
         approval_error: &mut Option<Error>,
     ) -> Result<VfsPath, String> {
         let Some(logical) = self.logical_path(group, path) else {
-            return Err("it is not in a Workspace that you may restore".to_owned());
+            return Err(NOT_SHOWN.to_owned());
         };
         match self.authorize_logged(&logical, Access::Restore) {
             Ok(()) => Ok(logical),
@@ -548,8 +612,8 @@ impl Call<'_> {
     /// The nodes in conflict with later changes, by paths that the caller may see.
     fn conflicting_paths(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let conflicts = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
-            let path = StorePath::from_checked(path.clone());
-            self.path_conflict(&planned.revert, *node, Some(&path), why)
+            let path = path.clone().map(StorePath::from_checked);
+            self.path_conflict(&planned.revert, *node, path.as_ref(), why)
         });
         dedup_by_path(conflicts)
     }
@@ -593,8 +657,12 @@ impl Call<'_> {
                 return Ok(planned);
             }
             let (changed, revive) = (!steps.is_empty(), std::mem::take(&mut planned.steps.revive));
+            let returning = changed.then(|| planned.revert.returning_rows(operations));
+            let restored_fork = planned.revert.restored_fork().map(CompanionRecord::RestoresFork);
             let applied = self.apply_with(&**planned.revert.group.store, steps, stage, |change| {
                 change.records.extend(record);
+                change.records.extend(returning.map(CompanionRecord::Returning));
+                change.records.extend(restored_fork);
                 change.revive = revive;
             });
             match applied {
@@ -633,7 +701,7 @@ fn undo_record(operations: &[Operation], incomplete: &HashSet<OperationId>) -> O
 /// The conflict for the part of an undo that lies outside what the caller may restore.
 fn withheld_conflict(revert: &StoreRevert<'_>) -> PathConflict {
     let why =
-        "a part of the operation is not in a Workspace that you may restore, or has a hidden name".to_owned();
+        "a part of the operation is not in a Workspace that you may change, or has a hidden name".to_owned();
     PathConflict { path: revert.group.workspaces[0].prefix().clone(), why }
 }
 

@@ -1,14 +1,15 @@
 //! The log: who did what, in logical paths.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
-use crate::identity::{Operation, OperationId, OperationIdPrefix};
+use crate::identity::{Identity, Operation, OperationId, OperationIdPrefix};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    NodeChange, NodeKind, NodeState, Revision, RevisionId, RevisionQuery, StoreError, StoreResult,
+    NodeChange, NodeKind, NodeState, Revision, RevisionId, RevisionQuery, Store, StoreError, StoreResult,
 };
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
@@ -16,6 +17,7 @@ use crate::vfs::history::compare::{DiffOptions, Difference};
 use crate::vfs::history::merge::merged_fork;
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{StoreGroup, require_groups};
+use crate::vfs::write::same_store;
 
 /// The factor by which a query grows if the caller may see too few of the revisions that it returned.
 const LIMIT_GROWTH: usize = 4;
@@ -25,6 +27,9 @@ const CLOCK_TOLERANCE: i64 = 86_400 * 1_000_000_000;
 
 /// The tools whose operations merge forks.
 const MERGE_TOOLS: [&str; 3] = ["merge", "merge_fork", "review"];
+
+/// Begins the owner of a review fork. The name of an agent can't begin like this.
+pub const REVIEW_OWNER_PREFIX: &str = "review:";
 
 /// Which changes the log returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +71,8 @@ pub struct LogEntry {
     pub undoes: Vec<OperationId>,
     /// Whether its operation has been undone.
     pub undone: bool,
-    /// The fork that the operation merged, as `OWNER/FORK`, or only its name for a caller in a thread.
+    /// The fork that the operation merged, as `OWNER/FORK`, or only its name for a caller in a thread. `None` also if it was a fork of
+    /// a thread that the caller may not know.
     pub merged_fork: Option<String>,
 }
 
@@ -74,7 +80,7 @@ pub struct LogEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogChange {
-    /// The path after the change; before it, if the node was removed. A key of the State is `state:NAMESPACE/KEY`.
+    /// The path after the change; before it, if the node was removed, or moved to where the caller can't see it. A key of the State is `state:NAMESPACE/KEY`.
     pub path: VfsPath,
     /// The path before the change, if the node was moved.
     pub from: Option<VfsPath>,
@@ -143,15 +149,10 @@ impl Vfs {
         }
     }
 
-    /// The operations in the log whose ids begin with `prefix`, newest first: all that the caller can see, or only those
-    /// of one agent.
-    pub fn find_operations(
-        &self,
-        prefix: &OperationIdPrefix,
-        agent: Option<String>,
-    ) -> Result<Vec<Operation>> {
+    /// The operations in the log whose ids begin with `prefix`, newest first, as far as the caller can see them.
+    pub fn find_operations(&self, prefix: &OperationIdPrefix) -> Result<Vec<Operation>> {
         let since = Timestamp(prefix.earliest_time().0.saturating_sub(CLOCK_TOLERANCE));
-        let query = LogQuery { agent, since: Some(since), limit: usize::MAX, ..LogQuery::default() };
+        let query = LogQuery { since: Some(since), limit: usize::MAX, ..LogQuery::default() };
         let mut operations: Vec<_> = self.log(&query)?.into_iter().map(|entry| entry.operation).collect();
         let mut seen = HashSet::new();
         operations.retain(|operation| prefix.matches(operation.id) && seen.insert(operation.id));
@@ -161,6 +162,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
+        let names_unknown_agent = query.agent.as_ref().is_some_and(|agent| !self.vfs.may_know_agent(agent));
         let mut logs = Vec::new();
         match &query.path {
             Some(path) => {
@@ -171,29 +173,38 @@ impl Call<'_> {
                     return Err(Error::Store { path: path.clone(), visibility: Visibility::Visible, cause });
                 }
                 let group = StoreGroup { store, workspaces: vec![resolved.workspace] };
+                let elsewhere = self.unasked_groups().find(|other| same_store(&**other.store, &**store));
+                let groups = LogGroups { elsewhere: elsewhere.unwrap_or_else(|| group.clone()), group };
                 let node_path = Some(resolved.node_path.clone());
-                logs.push((&**store, self.log_of_group(&group, query, node_path, path)?));
+                logs.push((&**store, self.log_of_groups(&groups, query, node_path, path)?));
             }
             None => {
-                for mut group in require_groups(self.store_groups(Access::History), Access::History)? {
-                    // As in a search from above, Workspaces that a person would have to approve are skipped.
-                    group.workspaces.retain(|workspace| !self.vfs.approval.must_skip(workspace));
-                    if group.workspaces.is_empty() {
-                        continue;
-                    }
-                    logs.push((&**group.store, self.log_of_group(&group, query, None, &VfsPath::root())?));
+                require_groups(self.store_groups(Access::History), Access::History)?;
+                for group in self.unasked_groups().filter(|group| !group.workspaces.is_empty()) {
+                    let (store, groups) = (group.store, LogGroups { elsewhere: group.clone(), group });
+                    logs.push((&**store, self.log_of_groups(&groups, query, None, &VfsPath::root())?));
                 }
             }
         }
         let mut entries = newest_first(logs, |entry: &LogEntry| (entry.revision.number, entry.operation.at));
-        entries.truncate(query.limit);
+        // What is asked for by the name of an agent that the caller can't discover isn't there, as for any other name.
+        entries.truncate(if names_unknown_agent { 0 } else { query.limit });
         Ok(entries)
     }
 
+    /// The Stores whose history the caller may read, each with its Workspaces. As in a search from above, Workspaces that a person
+    /// would have to approve are skipped.
+    fn unasked_groups(&self) -> impl Iterator<Item = StoreGroup<'_>> {
+        self.store_groups(Access::History).into_iter().map(|mut group| {
+            group.workspaces.retain(|workspace| !self.vfs.approval.must_skip(workspace));
+            group
+        })
+    }
+
     /// The log of one Store.
-    fn log_of_group(
+    fn log_of_groups(
         &self,
-        group: &StoreGroup<'_>,
+        groups: &LogGroups<'_>,
         query: &LogQuery,
         at: Option<crate::store::NodePath>,
         requested: &VfsPath,
@@ -207,12 +218,17 @@ impl Call<'_> {
             ..RevisionQuery::all()
         };
         loop {
-            let revisions =
-                group.store.require_history().and_then(|history| history.revisions(&store_query)).map_err(
-                    |cause| Error::Store { path: requested.clone(), visibility: Visibility::Visible, cause },
-                )?;
+            let revisions = groups
+                .store()
+                .require_history()
+                .and_then(|history| history.revisions(&store_query))
+                .map_err(|cause| Error::Store {
+                    path: requested.clone(),
+                    visibility: Visibility::Visible,
+                    cause,
+                })?;
             let is_all = revisions.revisions.len() < store_query.limit;
-            let entries = self.log_entries(group, revisions.revisions, query.diff).map_err(|cause| {
+            let entries = self.log_entries(groups, revisions.revisions, query.diff).map_err(|cause| {
                 Error::Store { path: requested.clone(), visibility: Visibility::Visible, cause }
             })?;
             if is_all || entries.len() >= query.limit {
@@ -227,59 +243,76 @@ impl Call<'_> {
     /// Turns revisions into log entries, without what the caller may not see.
     fn log_entries(
         &self,
-        group: &StoreGroup<'_>,
+        groups: &LogGroups<'_>,
         revisions: Vec<Revision>,
         diff: Option<DiffOptions>,
     ) -> StoreResult<Vec<LogEntry>> {
+        let store = groups.store();
         let mut entries = Vec::new();
         for revision in revisions {
+            let groups = &groups.as_of(revision.operation.at);
             let mut changes: Vec<LogChange> =
-                revision.changes.iter().filter_map(|change| self.log_change(group, change)).collect();
+                revision.changes.iter().filter_map(|change| self.log_change(groups, change)).collect();
             changes.sort_by(|one, other| one.path.cmp(&other.path));
             if changes.is_empty() {
                 continue;
             }
             let differences = match diff {
-                Some(options) => self.log_differences(group, &revision.changes, options)?,
+                Some(options) => self.log_differences(groups, &revision.changes, options)?,
                 None => Vec::new(),
             };
             let Revision { number, operation, undoes, undone, .. } = revision;
-            let revision = group.store.revision(number);
+            let revision = store.revision(number);
             let merged_fork = match MERGE_TOOLS.contains(&&*operation.tool) {
-                true => merged_fork(&**group.store, operation.id)?,
+                true => merged_fork(&**store, operation.id)?,
                 false => None,
             };
-            let had_thread = operation.identity.thread.is_some();
-            let operation = self.without_other_thread(operation);
-            // The owner of a fork may be another thread, whose name is withheld.
-            let is_withheld =
-                self.shared().lease.is_some() || had_thread && operation.identity.thread.is_none();
-            let merged_fork = merged_fork.map(|fork| match (is_withheld, fork.rsplit_once('/')) {
-                (true, Some((_, name))) => name.to_owned(),
-                _ => fork,
-            });
+            let merged_fork = merged_fork.and_then(|fork| self.visible_fork(&fork, &operation.identity));
+            let operation = self.without_withheld_names(operation);
             entries.push(LogEntry { operation, revision, changes, differences, undoes, undone, merged_fork });
         }
         Ok(entries)
     }
 
+    /// A merged fork, `OWNER/FORK`, as the caller may know it. A thread's forks have no name in other threads, nor for other agents.
+    /// Only the fork's own name is shown to a caller in a thread, and to one that can't discover the owner.
+    fn visible_fork(&self, fork: &str, merged_by: &Identity) -> Option<String> {
+        let Some((owner, name)) = fork.rsplit_once('/') else { return Some(fork.to_owned()) };
+        let owner_name = owner.strip_prefix(REVIEW_OWNER_PREFIX).unwrap_or(owner);
+        let (caller, is_in_thread) = (&self.shared().identity, self.shared().lease.is_some());
+        let below = |owner: &str, above: &str| {
+            owner.strip_prefix(above).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned)
+        };
+        let is_known = match below(owner_name, &caller.agent) {
+            // A thread of the caller's agent.
+            Some(thread) => !is_in_thread || caller.thread.as_deref() == Some(&*thread),
+            None if owner_name == caller.agent => true,
+            None => {
+                // A name with a slash is that of an organization's agent, or that of another agent's thread.
+                let organizations = [caller, merged_by].map(|identity| identity.organization.as_deref());
+                let is_organization_s = organizations
+                    .into_iter()
+                    .flatten()
+                    .any(|organization| below(owner_name, organization).is_some());
+                is_organization_s || !owner_name.contains('/')
+            }
+        };
+        let is_owner_shown = !is_in_thread && self.vfs.may_know_owner(owner_name);
+        is_known.then(|| if is_owner_shown { fork.to_owned() } else { name.to_owned() })
+    }
+
     /// How the nodes that one revision changed differ from their states before it.
     fn log_differences(
         &self,
-        group: &StoreGroup<'_>,
+        groups: &LogGroups<'_>,
         changes: &[NodeChange],
         options: DiffOptions,
     ) -> StoreResult<Vec<Difference>> {
-        // A state before that lay where the caller may not look isn't compared: the node then counts as added. If it
-        // lies there now, the log doesn't list it either.
-        let is_visible = |state: &&NodeState| self.logical_path(group, &state.path).is_some();
         let mut differences = Vec::new();
         for change in changes {
-            let before = change.before.as_ref().filter(is_visible);
-            let after = change.after.as_ref().filter(is_visible);
-            if after.is_none() && change.after.is_some() {
+            let Some(VisibleChange { group, before, after }) = self.visible_change(groups, change) else {
                 continue;
-            }
+            };
             let difference = match self.difference(group, before, after, options) {
                 Err(StoreError::Expired(_) | StoreError::NotFound) => {
                     self.difference(group, before, after, DiffOptions { text: false, ..options })
@@ -292,18 +325,74 @@ impl Call<'_> {
         Ok(differences)
     }
 
-    fn log_change(&self, group: &StoreGroup<'_>, change: &NodeChange) -> Option<LogChange> {
-        let action = LogAction::from_change(change)?;
-        let state = change.after.as_ref().or(change.before.as_ref())?;
+    fn log_change(&self, groups: &LogGroups<'_>, change: &NodeChange) -> Option<LogChange> {
+        let VisibleChange { group, before, after } = self.visible_change(groups, change)?;
+        let action = match after {
+            None => LogAction::Removed,
+            Some(_) => LogAction::from_change(change)?,
+        };
+        let state = after.or(before)?;
         // The directories of the State are no keys.
         if group.state().is_some() && state.kind == NodeKind::Directory {
             return None;
         }
         let path = self.logical_path(group, &state.path)?;
-        let from = match (&change.before, action) {
+        let from = match (before, action) {
             (Some(before), LogAction::Moved) => self.logical_path(group, &before.path),
             _ => None,
         };
         Some(LogChange { path, from, action, kind: state.kind, size: state.size })
     }
+
+    /// What the caller may see of a change: one of the Workspaces that the log is about shows the node before it or after it. A state
+    /// that lies where the caller may not look is left out, so what was moved there counts as removed.
+    fn visible_change<'g, 'w, 'c>(
+        &self,
+        groups: &'g LogGroups<'w>,
+        change: &'c NodeChange,
+    ) -> Option<VisibleChange<'g, 'w, 'c>> {
+        let visible_in = |group: &'g StoreGroup<'w>| {
+            let is_visible = |state: &&NodeState| self.logical_path(group, &state.path).is_some();
+            let (before, after) = (change.before.as_ref(), change.after.as_ref());
+            VisibleChange { group, before: before.filter(is_visible), after: after.filter(is_visible) }
+        };
+        let visible = visible_in(&groups.group);
+        if visible.before.is_none() && visible.after.is_none() {
+            return None;
+        }
+        let is_partial = (visible.before.is_some(), visible.after.is_some())
+            != (change.before.is_some(), change.after.is_some());
+        if !is_partial {
+            return Some(visible);
+        }
+        // Another Workspace of the caller may show the other place.
+        let elsewhere = visible_in(&groups.elsewhere);
+        let shows_more = elsewhere.before.is_some() && elsewhere.after.is_some();
+        Some(if shows_more { elsewhere } else { visible })
+    }
+}
+
+/// The Workspaces that the log of one Store is about.
+struct LogGroups<'a> {
+    group: StoreGroup<'a>,
+    /// All Workspaces over the Store whose history the caller may read: what was moved is shown with both of its places.
+    elsewhere: StoreGroup<'a>,
+}
+
+impl<'a> LogGroups<'a> {
+    fn store(&self) -> &'a Arc<dyn Store> {
+        self.group.store
+    }
+
+    fn as_of(&self, time: Timestamp) -> Self {
+        LogGroups { group: self.group.as_of(time), elsewhere: self.elsewhere.as_of(time) }
+    }
+}
+
+/// What the caller may see of a change.
+struct VisibleChange<'g, 'w, 'c> {
+    /// The Workspaces that show the states.
+    group: &'g StoreGroup<'w>,
+    before: Option<&'c NodeState>,
+    after: Option<&'c NodeState>,
 }

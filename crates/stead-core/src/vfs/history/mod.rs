@@ -12,21 +12,27 @@ mod restore;
 mod undo;
 
 pub use compare::{BlameLine, DiffOptions, Difference, DifferenceKind};
-pub use log::{LogAction, LogChange, LogEntry, LogQuery};
+pub use log::{LogAction, LogChange, LogEntry, LogQuery, REVIEW_OWNER_PREFIX};
 pub use merge::{
-    ForkHandle, MergeAction, MergeChange, MergeChoice, MergeConflict, MergeConflictKind, MergeHunk,
-    MergeOptions, MergeResult, MergeRule, RulePaths, SideState,
+    ChangedContent, ForkHandle, ForkState, MergeAction, MergeChange, MergeChoice, MergeConflict,
+    MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, RestOfPart, RulePaths, SideState,
+    UnmergedChanges,
 };
 pub use restore::RestoreOptions;
 pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
 
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::error::{Error, Result, Visibility};
-use crate::identity::{Identity, Operation};
+use crate::identity::{Identity, Operation, SYSTEM_AGENT};
+use crate::organization::WORKSPACES_DIRECTORY;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{ContentRef, RevisionNumber, Store, StoreError, StorePath, StoreResult};
+use crate::store::{
+    ContentRef, NodeState, RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
+};
+use crate::vfs::Vfs;
 use crate::vfs::as_of::{PointInTime, own_numbers_error};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::Authorized;
@@ -36,6 +42,12 @@ use crate::workspace::Workspace;
 
 /// The largest content that is merged, compared or blamed, in bytes.
 const MAX_CONTENT_SIZE: u64 = 256 << 20;
+
+/// Stands for an agent whose name is withheld. No agent can have this name.
+const WITHHELD_AGENT: &str = "another agent";
+
+/// Where organizations have their folders: the present layout's directory, and those of the old one.
+const FOLDER_DIRECTORIES: [&str; 3] = [WORKSPACES_DIRECTORY, "agents", "teams"];
 
 /// A Store, and the Workspaces over it.
 #[derive(Clone)]
@@ -50,17 +62,77 @@ impl<'a> StoreGroup<'a> {
         self.workspaces.first().copied().filter(|workspace| workspace.prefix().is_state())
     }
 
+    /// The group without the Workspaces whose directories weren't the caller's own at this time.
+    fn as_of(&self, time: Timestamp) -> Self {
+        let workspaces = self.workspaces.iter().copied().filter(|workspace| workspace.was_own_at(time));
+        StoreGroup { store: self.store, workspaces: workspaces.collect() }
+    }
+
+    /// Removes from revisions what happened in a Workspace before its directory was the caller's own. What was moved from there
+    /// to another place then counts as created.
+    fn remove_before_own(&self, revisions: &mut RevisionSet) {
+        for revision in &mut revisions.revisions {
+            let time = revision.operation.at;
+            let earlier: Vec<_> =
+                self.workspaces.iter().filter(|workspace| !workspace.was_own_at(time)).collect();
+            if earlier.is_empty() {
+                continue;
+            }
+            let is_earlier = |state: &mut NodeState| {
+                earlier.iter().any(|workspace| state.path.is_at_or_below(workspace.mount().path()))
+            };
+            for change in &mut revision.changes {
+                change.before.take_if(is_earlier);
+                change.after.take_if(is_earlier);
+            }
+            revision.changes.retain(|change| change.before.is_some() || change.after.is_some());
+        }
+    }
+
     /// An error of the Store, with the prefix of the first Workspace as its path.
     fn store_error(&self, cause: StoreError) -> Error {
         Error::Store { path: self.workspaces[0].prefix().clone(), visibility: Visibility::Visible, cause }
     }
 }
 
+impl Vfs {
+    /// Whether the caller may learn that an agent exists. An agent of an organization may learn of those agents of it that
+    /// have a folder among the caller's Workspaces; everyone else of all.
+    pub fn may_know_agent(&self, agent: &str) -> bool {
+        let caller = &self.shared.identity;
+        let Some(organization) = &caller.organization else { return true };
+        if agent == caller.agent || agent == SYSTEM_AGENT {
+            return true;
+        }
+        let Some(id) = agent.strip_prefix(&**organization).and_then(|rest| rest.strip_prefix('/')) else {
+            return false;
+        };
+        let has_folder = |directory: &str| {
+            let folders = VfsPath::parse(&format!("/{directory}/{id}"));
+            folders.is_ok_and(|folders| self.shared.router.nested(&folders).next().is_some())
+        };
+        FOLDER_DIRECTORIES.into_iter().any(has_folder)
+    }
+
+    /// Whether the caller may learn that an owner of forks exists: an agent, or a thread of it.
+    pub fn may_know_owner(&self, owner: &str) -> bool {
+        let organization = self.shared.identity.organization.as_deref().unwrap_or_default();
+        let id = owner.strip_prefix(organization).and_then(|rest| rest.strip_prefix('/'));
+        match id.and_then(|id| id.split_once('/')) {
+            Some((id, _)) => self.may_know_agent(&format!("{organization}/{id}")),
+            None => self.may_know_agent(owner),
+        }
+    }
+}
+
 impl Call<'_> {
-    /// An operation as the caller may see it: the names of other threads are withheld, except from their own agent outside of
-    /// threads.
-    fn without_other_thread(&self, operation: Operation) -> Operation {
+    /// An operation as the caller may see it. Withheld are the names of other threads, except from their own agent outside of
+    /// threads, and the names of agents that the caller can't discover.
+    fn without_withheld_names(&self, operation: Operation) -> Operation {
         let (caller, author) = (&self.shared().identity, &operation.identity);
+        if !self.vfs.may_know_agent(&author.agent) {
+            return Operation { identity: Arc::new(Identity::agent(WITHHELD_AGENT)), ..operation };
+        }
         let is_own = (&caller.agent, &caller.thread) == (&author.agent, &author.thread);
         let is_agents = self.shared().lease.is_none() && caller.agent == author.agent;
         if author.thread.is_none() || is_own || is_agents {
@@ -118,7 +190,7 @@ impl Call<'_> {
             found.main = Some(resolved.workspace);
             found.targets.push((resolved.workspace, resolved.node_path.path));
         }
-        for workspace in self.shared().router.nested(path) {
+        for workspace in self.shared().router.nested(path).filter(|nested| !nested.is_absent()) {
             let checked = self.authorize(workspace.prefix(), access).and_then(|_| check_history(workspace));
             match checked {
                 Ok(()) => found.targets.push((workspace, workspace.mount().path().clone())),

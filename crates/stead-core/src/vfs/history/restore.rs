@@ -127,6 +127,7 @@ impl Call<'_> {
             let query_paths = [&*scope, &*hidden_paths].concat();
             let history = group.store.require_history()?;
             let mut revisions = history.changes_between(since, RevisionNumber::NOW, &query_paths)?;
+            group.remove_before_own(&mut revisions);
             let mut returning = returning_directories(&revisions, paths);
             returning.retain(|path| !is_inside(path, &scope) && self.logical_path(group, path).is_some());
             if returning.is_empty() {

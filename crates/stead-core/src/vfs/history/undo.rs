@@ -21,7 +21,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// How often operations are chosen again because some of them have no effect any more.
 const MAX_PASSES: usize = 64;
 
-/// Which operations of the caller are undone.
+/// Which operations are undone: the caller's own, unless a person asks for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoTarget {
     /// The newest ones, this many, that have an effect and haven't been undone yet.
@@ -30,6 +30,16 @@ pub enum UndoTarget {
     Since(Timestamp),
     /// This one, which may be an undo itself.
     Operation(OperationId),
+    /// This one, of any agent, thread or the system. It is for a person who works in the caller's
+    /// Workspaces; no tool of an agent may offer it.
+    OperationOfAnyone(OperationId),
+}
+
+/// Whose operation may be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MadeBy {
+    Caller,
+    Anyone,
 }
 
 /// What happens if later changes conflict with the undo.
@@ -102,6 +112,13 @@ pub struct PathConflict {
     pub path: VfsPath,
     /// The reason, as a sentence.
     pub why: String,
+}
+
+impl PathConflict {
+    /// Says why a path can't be changed.
+    pub fn new(path: VfsPath, why: impl Into<String>) -> Self {
+        PathConflict { path, why: why.into() }
+    }
 }
 
 impl Vfs {
@@ -214,7 +231,10 @@ impl Call<'_> {
     ) -> Result<Vec<Operation>> {
         let (since, count) = match target {
             UndoTarget::Operation(id) => {
-                return self.own_operation(groups, id).map(|operation| vec![operation]);
+                return self.find_undoable(groups, id, MadeBy::Caller).map(|operation| vec![operation]);
+            }
+            UndoTarget::OperationOfAnyone(id) => {
+                return self.find_undoable(groups, id, MadeBy::Anyone).map(|operation| vec![operation]);
             }
             UndoTarget::Since(since) => (since, usize::MAX),
             UndoTarget::Last(count) => (Timestamp(i64::MIN), count),
@@ -252,9 +272,14 @@ impl Call<'_> {
         operation.identity.thread == self.shared().identity.thread && operation.at >= lease.created()
     }
 
-    /// The caller's operation with this id, or a cleanup by the system in a Workspace that the caller may restore. Fails if there
-    /// is none, or if it has been undone on every Store.
-    fn own_operation(&self, groups: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
+    /// The operation with this id, if it is one that the caller may undo: its own, or a cleanup by the system; or any, for a person.
+    /// Fails if there is none in the Workspaces that the caller may restore, or if it has been undone on every Store.
+    fn find_undoable(
+        &self,
+        groups: &[StoreGroup<'_>],
+        id: OperationId,
+        made_by: MadeBy,
+    ) -> Result<Operation> {
         let query = RevisionQuery { operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
         let is_own = |operation: &Operation| {
             let Operation { identity, tool, .. } = operation;
@@ -268,17 +293,20 @@ impl Call<'_> {
                 .require_history()
                 .and_then(|history| history.revisions(&query))
                 .map_err(|cause| group.store_error(cause))?;
-            let own = found.revisions.into_iter().next();
-            if let Some(revision) = own.filter(|revision| is_own(&revision.operation)) {
+            let newest = found.revisions.into_iter().next();
+            if let Some(revision) =
+                newest.filter(|revision| made_by == MadeBy::Anyone || is_own(&revision.operation))
+            {
                 exists = true;
                 if !revision.undone {
                     return Ok(revision.operation);
                 }
             }
         }
+        let owner = if made_by == MadeBy::Caller { " of yours" } else { "" };
         Err(not_in_history(match exists {
-            true => format!("operation {id} of yours that isn't undone yet"),
-            false => format!("operation {id} of yours"),
+            true => format!("operation {id}{owner} that isn't undone yet"),
+            false => format!("operation {id}{owner}"),
         }))
     }
 

@@ -4,11 +4,11 @@ use crate::error::{Error, Result};
 use crate::managed::{Category, ManifestEdit, TagMode, Tags, category_of};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{CompanionRecord, StoreError};
+use crate::store::{CompanionRecord, NodeKind, StoreError};
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::managed::ManagedFiles;
 use crate::vfs::resolve::ResolvedPath;
-use crate::vfs::{CopyResult, IntoPath, Overwrite, RemoveOptions, RemoveResult};
+use crate::vfs::{CopyResult, IntoPath, Overwrite, RemoveOptions, RemoveResult, SymlinkRule, Vfs};
 
 /// How often a change of tags is tried again because another caller has changed them meanwhile.
 const MAX_ATTEMPTS: usize = 8;
@@ -54,14 +54,31 @@ impl ManagedFiles {
         if to == from {
             return Err(Error::Invalid(format!("`{from}` is there already, so nothing was moved")));
         }
-        self.vfs.rename(&from, &to, Overwrite::Refuse)
+        // A directory has no row of its own, and its files have a row each.
+        self.vfs.subcall("move", [Ok(from.clone())], |call, [from]| {
+            let resolved = call.authorize(from, Access::Write)?;
+            match resolved.store().stat(&resolved.node_path) {
+                Ok(attr) if attr.kind == NodeKind::Directory => {
+                    Err(resolved.store_error(StoreError::IsADirectory))
+                }
+                // Another error is that of the move itself.
+                _ => Ok(()),
+            }
+        })?;
+        self.vfs_without_symlinks().rename(&from, &to, Overwrite::Refuse)
+    }
+
+    /// The `Vfs` for a change of a managed file. A path is checked as it is written, so a symlink on it isn't followed: it could
+    /// lead to a file that isn't managed.
+    fn vfs_without_symlinks(&self) -> Vfs {
+        self.vfs.with_symlinks(SymlinkRule::Refuse)
     }
 
     /// Deletes a file and its row. If the file is gone already, only the row is deleted.
     pub fn delete(&self, path: impl IntoPath) -> Result<DeletedFile> {
         let path = path.into_path()?;
         self.check_tracked(&path)?;
-        match self.vfs.remove_file(&path, RemoveOptions::default()) {
+        match self.vfs_without_symlinks().remove_file(&path, RemoveOptions::default()) {
             Err(Error::Store { cause: StoreError::NotFound, visibility, path: missing }) => {
                 let forgotten = self.vfs.call("managed_delete", [Ok(path)], |call, [path]| {
                     let resolved = call.authorize(path, Access::Write)?;
@@ -87,8 +104,7 @@ impl ManagedFiles {
             let manifest = self.open_manifest(call, Access::Read)?;
             let (_, manifest) = manifest.ok_or_else(|| failed(StoreError::NotFound))?;
             for _ in 0..MAX_ATTEMPTS {
-                let row = manifest.file(resolved.root(), resolved.relative_path()).map_err(failed)?;
-                let before = row.ok_or_else(|| failed(StoreError::NotFound))?.tags;
+                let before = self.row_of(call, &resolved, &*manifest)?.tags;
                 let invalid = |error| Error::Invalid(format!("{error}"));
                 let after = before.changed(mode, tags).map_err(invalid)?;
                 if after == before {
@@ -125,7 +141,7 @@ impl Call<'_> {
         self.apply_with(resolved.store(), Vec::new(), ChangeStage::Final, |change| {
             change.quotas.clear();
             change.blind_at = Some(resolved.node_path.path.clone());
-            change.records.push(CompanionRecord::Manifest(edit));
+            change.records.push(CompanionRecord::Manifest(Box::new(edit)));
         })?;
         Ok(())
     }

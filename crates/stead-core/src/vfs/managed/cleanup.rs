@@ -11,10 +11,13 @@ use crate::managed::{
 };
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{IfMissing, NodeKind, Precondition, Step, StoreError, StoreResult, Subtree, VersionTag};
+use crate::store::{
+    Attr, IfMissing, NodeKind, Precondition, Step, StoreError, StoreResult, Subtree, VersionTag,
+};
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::managed::ManagedFiles;
 use crate::vfs::managed::routing::is_day;
+use crate::vfs::managed::sync::found_file;
+use crate::vfs::managed::{ManagedFiles, has_other_programs};
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{Vfs, VfsShared};
 use crate::workspace::{ApprovalPolicy, Workspace};
@@ -23,6 +26,8 @@ use crate::workspace::{ApprovalPolicy, Workspace};
 const FILES_AT_ONCE: usize = 128;
 /// How many errors of a run are kept.
 const MAX_ERRORS: usize = 10;
+/// How many paths of a run are kept.
+const MAX_KEPT_PATHS: usize = 10;
 /// How many paths a report has at most.
 const MAX_REPORTED: usize = 1_000;
 
@@ -40,8 +45,6 @@ impl CleanupTool {
 pub struct CleanupOptions {
     /// Only report what would be removed.
     pub dry_run: bool,
-    /// Further Workspaces on the same Mount, for other agents. What one of them hides or protects is left alone.
-    pub also_respect: Vec<Arc<Workspace>>,
 }
 
 /// What a cleanup did, or would do.
@@ -58,13 +61,15 @@ pub struct CleanupReport {
 struct Expired {
     file: ManagedFile,
     path: VfsPath,
-    tag: VersionTag,
+    attr: Attr,
 }
 
 impl ManagedFiles {
-    /// Removes the files whose time to live is over, as one operation of the system's identity, which can be undone.
+    /// Removes the files whose time to live is over, as one operation of the system's identity, which can be undone as far as the
+    /// content of the files is kept ([`CleanupRun::not_kept`]).
     ///
-    /// Files that are tagged `pin`, files of threads that are in use, and what the Workspace hides or protects are left alone.
+    /// Files that are tagged `pin`, files of threads that are in use, and what a Workspace on the directory hides or protects are left
+    /// alone.
     /// A file that can't be removed is reported, and the others are still removed. The caller needs write access.
     pub fn cleanup(&self, options: &CleanupOptions) -> Result<CleanupReport> {
         let prefix = || [Ok(self.prefix.clone())];
@@ -105,19 +110,30 @@ impl ManagedFiles {
                 if options.dry_run {
                     return Ok(Some((manifest, RepairCounts::default())));
                 }
-                manifest.manage(root.root()).map_err(|cause| root.store_error(cause))?;
-                let counts = call.sync_manifest(&root, &*manifest)?;
+                let is_unsynced = manifest.manage(root.root()).map_err(|cause| root.store_error(cause))?;
+                // A walk of all files would find nothing where only Stead changes them.
+                let counts = match is_unsynced || has_other_programs(root.store()) {
+                    true => call.sync_manifest(&root, &*manifest)?,
+                    false => RepairCounts::default(),
+                };
                 Ok(Some((manifest, counts)))
             })?;
         let Some((manifest, counts)) = synced else { return Ok(report) };
         report.run.synced = counts;
-        let ttl = self.workspace().managed().unwrap_or_default();
+        let (ttl, sharing) = (self.workspace().managed().unwrap_or_default(), self.workspace().sharing());
         let mut emptied = BTreeSet::new();
         if !self.is_in_use(&*manifest)? {
             let active = manifest.active_sessions().map_err(|cause| self.store_error(cause))?;
             for category in Category::ALL {
                 let Some(cutoff) = ttl.cutoff(category, now) else { continue };
-                let round = Round { files: self, manifest: &*manifest, options, active: &active, now };
+                let round = Round {
+                    files: self,
+                    manifest: &*manifest,
+                    options,
+                    sharing: &sharing,
+                    active: &active,
+                    now,
+                };
                 round.clean_category(category, cutoff, &mut report, &mut emptied)?;
             }
         }
@@ -126,6 +142,10 @@ impl ManagedFiles {
                 self.remove_if_empty(&directory);
             }
             let root = self.workspace().mount().path();
+            if report.run.operation.is_none() {
+                let earlier = manifest.last_cleanup(root).map_err(|cause| self.store_error(cause))?;
+                report.run.last_removal = earlier.and_then(|run| run.newest_removal());
+            }
             manifest.record_cleanup(root, &report.run).map_err(|cause| self.store_error(cause))?;
         }
         Ok(report)
@@ -164,6 +184,8 @@ struct Round<'a> {
     files: &'a ManagedFiles,
     manifest: &'a dyn Manifest,
     options: &'a CleanupOptions,
+    /// The Workspaces of all agents on the directory.
+    sharing: &'a [Arc<Workspace>],
     active: &'a HashSet<String>,
     now: Timestamp,
 }
@@ -187,19 +209,21 @@ impl Round<'_> {
             let (mut expired, mut gone) = (Vec::new(), Vec::new());
             for file in rows {
                 match self.find(&file) {
-                    Ok(Some((path, tag))) => expired.push(Expired { file, path, tag }),
+                    // A dry run has made no sync, and another program may have written it since the sync.
+                    Ok(Some((_, attr))) if self.was_written_since(&file, &attr) => {}
+                    Ok(Some((path, attr))) => expired.push(Expired { file, path, attr }),
                     Ok(None) => gone.push(file),
                     Err(error) => add_error(report, format!("{error}")),
                 }
             }
             if self.options.dry_run {
                 report.run.stale += gone.len() as u64;
-                expired.iter().for_each(|expired| count(report, expired));
+                expired.iter().for_each(|expired| self.count(report, expired));
                 continue;
             }
             report.run.stale += self.remove_rows(gone)?;
             for removed in self.remove(expired, report) {
-                count(report, &removed);
+                self.count(report, &removed);
                 if let Some(parent) = removed.path.parent()
                     && parent.strip_prefix(&self.files.prefix).is_some_and(is_day_directory)
                 {
@@ -218,17 +242,39 @@ impl Round<'_> {
         is_active
             || file.tags.contains(PIN_TAG)
             || is_withheld(self.files.workspace())
-            || self.options.also_respect.iter().any(|workspace| is_withheld(workspace))
+            || self.sharing.iter().any(|workspace| is_withheld(workspace))
     }
 
-    /// The path and the tag of an expired file; `None` if the file is gone. A symlink or a directory has taken its place then.
-    fn find(&self, file: &ManagedFile) -> Result<Option<(VfsPath, VersionTag)>> {
+    /// The path and the attributes of an expired file; `None` if the file is gone. A symlink or a directory has taken its place then.
+    fn find(&self, file: &ManagedFile) -> Result<Option<(VfsPath, Attr)>> {
         let mount = self.files.workspace().mount();
         let Some(path) = self.files.path_of(&file.path) else { return Ok(None) };
         match mount.store().stat(&mount.node_path(&file.path)) {
-            Ok(attr) if attr.kind == NodeKind::File => Ok(Some((path, attr.tag))),
+            Ok(attr) if attr.kind == NodeKind::File => Ok(Some((path, attr))),
             Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             Err(cause) => Err(Error::Store { path, visibility: crate::error::Visibility::Visible, cause }),
+        }
+    }
+
+    /// Whether another program has written a file after its row, so that its time isn't over.
+    fn was_written_since(&self, file: &ManagedFile, attr: &Attr) -> bool {
+        let found = found_file(&**self.files.workspace().mount().store(), file.path.clone(), attr);
+        ManifestRow::from(file.clone()).is_outdated_by(&found, self.files.vfs.shared.clock.now())
+    }
+
+    fn count(&self, report: &mut CleanupReport, expired: &Expired) {
+        let workspace = self.files.workspace();
+        let history = workspace.mount().store().history();
+        let is_kept = !workspace.scratch().matches(&expired.file.path)
+            && history.is_some_and(|history| history.retains_file(expired.attr.size));
+        report.run.removed += 1;
+        report.run.not_kept += u64::from(!is_kept);
+        report.run.bytes += expired.file.size;
+        if report.run.paths.len() < MAX_KEPT_PATHS {
+            report.run.paths.push(expired.file.path.clone());
+        }
+        if report.paths.len() < MAX_REPORTED {
+            report.paths.push(expired.path.clone());
         }
     }
 
@@ -237,13 +283,7 @@ impl Round<'_> {
         if gone.is_empty() {
             return Ok(0);
         }
-        let row = |file: ManagedFile| ManifestRow {
-            id: file.id,
-            path: file.path,
-            size: file.size,
-            modified_at: file.modified_at,
-        };
-        let repairs = gone.into_iter().map(|file| ManifestRepair::Remove { row: row(file) }).collect();
+        let repairs = gone.into_iter().map(|file| ManifestRepair::Remove { row: file.into() }).collect();
         let root = self.files.workspace().mount().path();
         let counts = self.manifest.repair(root, repairs, self.now, false);
         Ok(counts.map_err(|cause| self.files.store_error(cause))?.removed)
@@ -264,12 +304,37 @@ impl Round<'_> {
         }
         let mut removed = Vec::new();
         for file in expired {
+            let file = match self.find_again(file) {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                Err(error) => {
+                    add_error(report, format!("{error}"));
+                    continue;
+                }
+            };
             match self.remove_at_once(std::slice::from_ref(&file), report) {
                 Ok(()) => removed.push(file),
                 Err(error) => add_failure(report, &file, &error),
             }
         }
         removed
+    }
+
+    /// The file as it is now, after a change that was to remove it with others was rolled back: on a host's disk it has another tag
+    /// then. `None` if anybody has written it since it was found, or it is gone.
+    fn find_again(&self, expired: Expired) -> Result<Option<Expired>> {
+        let Some((path, attr)) = self.find(&expired.file)? else { return Ok(None) };
+        if attr.tag == expired.attr.tag {
+            return Ok(Some(expired));
+        }
+        let content = |attr: &Attr| (attr.node, attr.size, attr.mode, attr.modified);
+        let root = self.files.workspace().mount().path();
+        let row = self.manifest.file(root, &expired.file.path);
+        let row = row.map_err(|cause| self.files.store_error(cause))?;
+        let is_same = content(&attr) == content(&expired.attr)
+            && row
+                .is_some_and(|row| (row.id, row.modified_at) == (expired.file.id, expired.file.modified_at));
+        Ok(is_same.then_some(Expired { path, attr, ..expired }))
     }
 
     /// Removes files in one change: all of them, or none. A file that was written since it was found isn't removed.
@@ -281,7 +346,7 @@ impl Round<'_> {
                 resolved.push(call.authorize(&expired.path, Access::Write)?);
             }
             let steps =
-                resolved.iter().zip(expired).map(|(path, expired)| removal(path, expired.tag)).collect();
+                resolved.iter().zip(expired).map(|(path, expired)| removal(path, expired.attr.tag)).collect();
             let root = &resolved[0];
             apply_removal(call, root, steps).map_err(|cause| root.store_error(cause))?;
             Ok(call.operation())
@@ -303,14 +368,6 @@ fn removal(path: &ResolvedPath<'_>, tag: VersionTag) -> Step {
         if_missing: IfMissing::Fail,
         protected: None,
         displaced: path.displaced_content(),
-    }
-}
-
-fn count(report: &mut CleanupReport, expired: &Expired) {
-    report.run.removed += 1;
-    report.run.bytes += expired.file.size;
-    if report.paths.len() < MAX_REPORTED {
-        report.paths.push(expired.path.clone());
     }
 }
 

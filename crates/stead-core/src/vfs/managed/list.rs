@@ -3,12 +3,14 @@
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
-use crate::managed::{CleanupRun, FileFilter, ManagedFile};
+use crate::managed::{CleanupRun, FileFilter, ManagedFile, Manifest};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{NodeKind, StoreError, StoreKind};
+use crate::store::{NodeKind, StoreError};
 use crate::vfs::IntoPath;
-use crate::vfs::managed::ManagedFiles;
+use crate::vfs::call::Call;
+use crate::vfs::managed::{ManagedFiles, has_other_programs};
+use crate::vfs::resolve::ResolvedPath;
 
 /// Up to which number managed files are counted.
 const MAX_COUNTED: u64 = 10_000;
@@ -64,73 +66,109 @@ pub struct ListedFiles {
     pub total: FileTotal,
 }
 
+impl ListedFiles {
+    /// A page without files.
+    fn none(page: FilePage) -> Self {
+        ListedFiles { files: Vec::new(), offset: page.offset, total: FileTotal { count: 0, is_more: false } }
+    }
+}
+
 impl ManagedFiles {
     /// A page of the files that pass a filter, those that were written last first.
     pub fn list(&self, filter: &FileFilter, page: FilePage) -> Result<ListedFiles> {
         self.vfs.call("managed_list", [Ok(self.prefix.clone())], |call, _| {
-            let mut listed = ListedFiles {
-                files: Vec::new(),
-                offset: page.offset,
-                total: FileTotal { count: 0, is_more: false },
-            };
             let Some((resolved, manifest)) = self.open_manifest(call, Access::Read)? else {
-                return Ok(listed);
+                return Ok(ListedFiles::none(page));
             };
-            let end = page.offset.saturating_add(page.limit);
-            let counted_to = end.max(MAX_COUNTED);
-            let mut stopped = None;
-            let scanned = manifest.scan(resolved.root(), filter, &mut |file| {
-                if let Err(error) = call.check_not_stopped() {
-                    stopped = Some(error);
-                    return ControlFlow::Break(());
-                }
-                if !self.is_visible(&file.path) {
-                    return ControlFlow::Continue(());
+            let may_differ = has_other_programs(resolved.store()) && !manifest.is_past();
+            // The directories of threads aren't watched.
+            if may_differ && resolved.workspace.is_of_thread() {
+                call.sync_manifest(&resolved, &*manifest)?;
+            }
+            let listed = self.list_rows(call, &resolved, &*manifest, (filter, page))?;
+            if !has_other_programs(resolved.store()) {
+                return Ok(listed);
+            }
+            // Another program may have removed a file since the last sync.
+            let is_file = |listed: &ListedFile| {
+                let at = resolved.workspace.mount().node_path(&listed.file.path);
+                resolved.store().stat(&at).is_ok_and(|attr| attr.kind == NodeKind::File)
+            };
+            if listed.files.iter().all(is_file) {
+                return Ok(listed);
+            }
+            // Left out of this page alone, it would still be counted, and move the files of every other page.
+            if may_differ {
+                call.sync_manifest(&resolved, &*manifest)?;
+            }
+            let mut listed = self.list_rows(call, &resolved, &*manifest, (filter, page))?;
+            let before = listed.files.len();
+            listed.files.retain(is_file);
+            listed.total.count -= (before - listed.files.len()) as u64;
+            Ok(listed)
+        })
+    }
+
+    /// A page of the rows that pass a filter.
+    fn list_rows(
+        &self,
+        call: &Call<'_>,
+        resolved: &ResolvedPath<'_>,
+        manifest: &dyn Manifest,
+        (filter, page): (&FileFilter, FilePage),
+    ) -> Result<ListedFiles> {
+        let mut listed = ListedFiles::none(page);
+        let end = page.offset.saturating_add(page.limit);
+        let counted_to = end.max(MAX_COUNTED);
+        let mut stopped = None;
+        let scanned = manifest.scan(resolved.root(), filter, &mut |row| {
+            let mut visit = || -> Result<ControlFlow<()>> {
+                call.check_not_stopped()?;
+                let failed = |cause| resolved.store_error(cause);
+                let relative_path = row.path().map_err(failed)?;
+                if !self.is_visible(relative_path) {
+                    return Ok(ControlFlow::Continue(()));
                 }
                 if listed.total.count == counted_to {
                     listed.total.is_more = true;
-                    return ControlFlow::Break(());
+                    return Ok(ControlFlow::Break(()));
                 }
                 if (page.offset..end).contains(&listed.total.count)
-                    && let Some(path) = self.path_of(&file.path)
+                    && let Some(path) = self.path_of(relative_path)
                 {
-                    listed.files.push(ListedFile { path, file });
+                    listed.files.push(ListedFile { path, file: row.file().map_err(failed)? });
                 }
                 listed.total.count += 1;
-                ControlFlow::Continue(())
-            });
-            if let Some(error) = stopped {
-                return Err(error);
-            }
-            scanned.map_err(|cause| resolved.store_error(cause))?;
-            // Another program may have removed a file since the last sync: on a Physical Store, and where a fork shows one as it
-            // is. A Virtual Store has no other programs.
-            let store = resolved.store();
-            if store.info().kind == StoreKind::Physical
-                || store.forks().is_some_and(|forks| forks.shows_later_changes())
-            {
-                let is_file = |listed: &ListedFile| {
-                    let at = resolved.workspace.mount().node_path(&listed.file.path);
-                    resolved.store().stat(&at).is_ok_and(|attr| attr.kind == NodeKind::File)
-                };
-                let before = listed.files.len();
-                listed.files.retain(is_file);
-                listed.total.count -= (before - listed.files.len()) as u64;
-            }
-            Ok(listed)
-        })
+                Ok(ControlFlow::Continue(()))
+            };
+            visit().unwrap_or_else(|error| {
+                stopped = Some(error);
+                ControlFlow::Break(())
+            })
+        });
+        if let Some(error) = stopped {
+            return Err(error);
+        }
+        scanned.map_err(|cause| resolved.store_error(cause))?;
+        Ok(listed)
     }
 
     /// What the manifest says about a file. Fails with `NotFound` if it has no row, or the file is gone.
     pub fn info(&self, path: impl IntoPath) -> Result<ListedFile> {
         self.vfs.call("managed_info", [path.into_path()], |call, [path]| {
             let resolved = call.authorize(path, Access::Read)?;
-            self.check_own(path)?;
+            if let Err(error) = self.check_tracked(path) {
+                self.check_own(path)?;
+                return Err(match resolved.store().stat(&resolved.node_path) {
+                    Ok(attr) if attr.kind == NodeKind::File => error,
+                    Ok(_) => resolved.store_error(StoreError::NotFound),
+                    Err(cause) => resolved.store_error(cause),
+                });
+            }
             let not_found = || resolved.store_error(StoreError::NotFound);
             let (_, manifest) = self.open_manifest(call, Access::Read)?.ok_or_else(not_found)?;
             let failed = |cause| resolved.store_error(cause);
-            let row = manifest.file(resolved.root(), resolved.relative_path()).map_err(failed)?;
-            let file = row.ok_or_else(not_found)?;
+            let file = self.row_of(call, &resolved, &*manifest)?;
             match resolved.store().stat(&resolved.node_path) {
                 Ok(attr) if attr.kind == NodeKind::File => Ok(ListedFile { path: path.clone(), file }),
                 Ok(_) => Err(not_found()),

@@ -18,15 +18,16 @@ pub use cleanup::{CleanupOptions, CleanupReport, CleanupTool};
 pub use list::{FilePage, FileTotal, ListedFile, ListedFiles};
 pub use routing::routed_parts;
 pub(super) use routing::{FileUse, ManagedRoots};
+pub use sync::ChangedFiles;
 pub use tree::{CategoryTree, DateDirectory};
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::managed::Manifest;
+use crate::managed::{ManagedFile, Manifest, ManifestRepair};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::StorePath;
+use crate::store::{NodeKind, Store, StoreError, StoreKind, StorePath};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
@@ -42,8 +43,8 @@ pub struct ManagedFiles {
 impl Vfs {
     /// The managed Workspaces that the caller may read, sorted by prefix.
     pub fn managed_workspaces(&self) -> impl Iterator<Item = &Workspace> {
-        self.workspaces()
-            .filter(|workspace| workspace.managed().is_some() && self.shared.is_still_readable(workspace))
+        let managed = self.shared.router.managed().map(|workspace| &**workspace);
+        managed.filter(|workspace| self.shared.is_still_readable(workspace))
     }
 
     /// The files of a managed Workspace. `path` is its prefix or a path in it; it may be left out if there is only one.
@@ -65,7 +66,7 @@ impl Vfs {
                     (None, _) => return Err(self.not_managed(None)),
                     (Some(_), Some(_)) => {
                         return Err(Error::Invalid(format!(
-                            "there are several managed Workspaces; pass one of them as `workspace`: {}",
+                            "there are several managed Workspaces; say which `workspace` you mean: {}",
                             self.managed_names()
                         )));
                     }
@@ -108,7 +109,8 @@ impl ManagedFiles {
         self.prefix.join(relative_path).ok()
     }
 
-    /// Authorizes the prefix, and opens the manifest. A manifest that sync has to complete first is completed.
+    /// Authorizes the prefix, and opens the manifest. A manifest that sync has to complete first is completed. In a fork that shows
+    /// later changes of its base this is always so: those are no changes of the fork, so nothing else tells its manifest of them.
     ///
     /// `None` if the Store keeps no manifest: then there are no managed files.
     fn open_manifest<'v>(
@@ -119,10 +121,40 @@ impl ManagedFiles {
         let resolved = call.authorize(&self.prefix, access)?;
         let failed = |cause| resolved.store_error(cause);
         let Some(manifest) = resolved.store().manifest().map_err(failed)? else { return Ok(None) };
-        if manifest.manage(resolved.root()).map_err(failed)? {
+        let is_incomplete = manifest.manage(resolved.root()).map_err(failed)?;
+        if is_incomplete || shows_host_directory(resolved.store()) {
             call.sync_manifest(&resolved, &*manifest)?;
         }
         Ok(Some((resolved, manifest)))
+    }
+
+    /// The row of a file that the caller may read. A file that another program has made since the last sync gets one.
+    fn row_of(
+        &self,
+        call: &Call<'_>,
+        resolved: &ResolvedPath<'_>,
+        manifest: &dyn Manifest,
+    ) -> Result<ManagedFile> {
+        let failed = |cause| resolved.store_error(cause);
+        let (root, path) = (resolved.root(), resolved.relative_path());
+        let row = || manifest.file(root, path).map_err(failed);
+        if let Some(row) = row()? {
+            return Ok(row);
+        }
+        let attr = resolved.store().stat(&resolved.node_path).map_err(failed)?;
+        if attr.kind != NodeKind::File {
+            return Err(failed(StoreError::NotFound));
+        }
+        if !manifest.is_past() {
+            let repair = ManifestRepair::Add { path: path.to_owned(), size: attr.size };
+            manifest.repair(root, vec![repair], call.shared().clock.now(), false).map_err(failed)?;
+        }
+        row()?.ok_or_else(|| {
+            Error::Invalid(format!(
+                "`{}` is a file, but the Workspace `{}` has no entry for it",
+                resolved.path, self.prefix
+            ))
+        })
     }
 
     /// Whether the caller may know of a file: its name isn't hidden, and no other Workspace is at its path.
@@ -137,6 +169,16 @@ impl ManagedFiles {
                 .route(&path)
                 .is_some_and(|route| route.workspace.prefix() == &self.prefix)
     }
+}
+
+/// Whether other programs may change the files of a Store: a host directory, and a fork that shows one as it is.
+fn has_other_programs(store: &dyn Store) -> bool {
+    store.info().kind == StoreKind::Physical || shows_host_directory(store)
+}
+
+/// Whether a Store is a fork that shows a host directory as it is.
+fn shows_host_directory(store: &dyn Store) -> bool {
+    store.info().kind != StoreKind::Physical && store.forks().is_some_and(|forks| forks.shows_later_changes())
 }
 
 impl ResolvedPath<'_> {

@@ -36,7 +36,7 @@ pub(in crate::vfs) struct ManagedRoots(Vec<(StoreId, Vec<StorePath>)>);
 impl ManagedRoots {
     pub(in crate::vfs) fn of(router: &Router) -> Self {
         let mut roots: Vec<(StoreId, Vec<StorePath>)> = Vec::new();
-        for workspace in router.workspaces().filter(|workspace| workspace.managed().is_some()) {
+        for workspace in router.managed() {
             let (store, path) = (workspace.mount().store().id(), workspace.mount().path().clone());
             match roots.iter_mut().find(|(known, _)| *known == store) {
                 Some((_, paths)) => paths.push(path),
@@ -73,6 +73,13 @@ pub(super) fn is_day(name: &str) -> bool {
     name.len() == 10 && name.parse::<crate::clock::Timestamp>().is_ok()
 }
 
+/// The refusal of a category for a path that isn't routed.
+fn no_category(path: &VfsPath) -> Error {
+    Error::Invalid(format!(
+        "`category` is for a new name directly below a managed Workspace, which `{path}` isn't; leave it out"
+    ))
+}
+
 impl ResolvedPath<'_> {
     /// The category of the path, if a managed Workspace tracks files there.
     pub(in crate::vfs) fn managed_category(&self) -> Option<Category> {
@@ -88,9 +95,7 @@ impl Call<'_> {
         let is_bare = route
             .is_some_and(|route| route.workspace.managed().is_some() && is_routable(route.relative_path));
         if options.category.is_some() && !is_bare {
-            return Err(Error::Invalid(format!(
-                "`category` is for a file directly below a managed Workspace, which `{path}` isn't; leave it out"
-            )));
+            return Err(no_category(path));
         }
         self.file_use.set(match options.expect {
             // The caller has read the file that it means.
@@ -103,29 +108,37 @@ impl Call<'_> {
     /// Where a path directly below a managed Workspace leads; `None` if it stays as it is.
     ///
     /// Where the caller may not read, the answer depends on the name and the day alone.
-    pub(in crate::vfs) fn managed_redirect(&self, path: &ResolvedPath<'_>) -> Option<VfsPath> {
+    pub(in crate::vfs) fn managed_redirect(&self, path: &ResolvedPath<'_>) -> Result<Option<VfsPath>> {
         let file_use = self.file_use.get();
-        // What a compound operation copies keeps its paths.
-        if file_use == FileUse::Other || self.vfs.compound.is_some() || path.workspace.managed().is_none() {
-            return None;
+        if file_use == FileUse::Other || path.workspace.managed().is_none() {
+            return Ok(None);
+        }
+        // What a compound operation copies keeps its paths. Only the path that it is made with may be a bare name.
+        if let Some(compound) = &self.vfs.compound
+            && !(file_use == FileUse::Find && compound.is_at(&path.path))
+        {
+            return Ok(None);
         }
         let name = path.relative_path();
         if Place::of(name) != Place::Root || !is_routable(name) {
-            return None;
+            return Ok(None);
         }
         let is_visible = path.visibility() == Visibility::Visible;
         if is_visible && !matches!(path.store().stat(&path.node_path), Err(StoreError::NotFound)) {
-            return None;
+            return match file_use {
+                FileUse::Put(Some(_)) | FileUse::FindOrPut(Some(_)) => Err(no_category(&path.path)),
+                _ => Ok(None),
+            };
         }
         let existing = || if is_visible { self.existing_file(path, name) } else { None };
         let routed =
             |hint| path.workspace.prefix().join(&routed_path(name, hint, self.shared().clock.now())).ok();
-        match file_use {
+        Ok(match file_use {
             FileUse::Other => None,
             FileUse::Find => existing(),
             FileUse::FindOrPut(hint) => existing().or_else(|| routed(hint)),
             FileUse::Put(hint) => routed(hint),
-        }
+        })
     }
 
     /// The newest file that was first written with this name, and that the caller may see.

@@ -37,13 +37,24 @@ pub struct DateDirectory {
 }
 
 impl ManagedFiles {
-    /// The directories of categories that exist, in the order of [`Category::ALL`]. Files that the caller may not know of
-    /// aren't counted.
+    /// The directories of categories that exist, sorted by name. Files that the caller may not know of aren't counted, nor are those
+    /// of a managed directory inside this one.
     pub fn tree(&self) -> Result<Vec<CategoryTree>> {
         self.vfs.call("managed_tree", [Ok(self.prefix.clone())], |call, _| {
             let resolved = call.authorize(&self.prefix, Access::Read)?;
+            let failed = |cause| resolved.store_error(cause);
+            let nested = match resolved.store().manifest().map_err(failed)? {
+                Some(manifest) => manifest.nested(resolved.root()).map_err(failed)?,
+                None => Vec::new(),
+            };
+            let is_nested = |path: &str| {
+                let rest = |outer: &String| path.strip_prefix(outer.as_str());
+                nested.iter().filter_map(rest).any(|rest| rest.starts_with('/'))
+            };
             let mut trees = Vec::new();
-            for category in Category::ALL {
+            let mut categories = Category::ALL;
+            categories.sort_by_key(|category| category.as_str());
+            for category in categories {
                 let at = resolved.workspace.mount().node_path(category.as_str());
                 let mut tree = CategoryTree { category, files: 0, bytes: 0, directories: Vec::new() };
                 let (mut directories, mut stopped) = (BTreeMap::<String, (u64, u64)>::new(), None);
@@ -53,7 +64,8 @@ impl ManagedFiles {
                         return ControlFlow::Break(());
                     }
                     let Some(path) = entry.path.as_str() else { return ControlFlow::Continue(()) };
-                    if !self.is_visible(&format!("{category}/{path}")) {
+                    let in_workspace = format!("{category}/{path}");
+                    if !self.is_visible(&in_workspace) || is_nested(&in_workspace) {
                         return ControlFlow::Continue(());
                     }
                     let directory = match (entry.attr.kind, path.split_once('/')) {

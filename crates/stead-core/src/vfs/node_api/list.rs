@@ -86,7 +86,9 @@ impl NodeApi {
         };
         call.check_directory(directory)?;
         let next = listing.entries.last().filter(|_| listing.more).map(|entry| entry.name.clone());
-        let workspace_names = call.shared().router.child_names(&directory.path);
+        // Also the names that aren't shown at all.
+        let mut workspace_names = call.shared().router.child_names(&directory.path);
+        workspace_names.extend(call.shared().router.absent_names(&directory.path));
         let mut entries = Vec::with_capacity(listing.entries.len());
         for entry in listing.entries {
             // A name that isn't valid in a path can't be looked up either, and a name that leads to a Workspace has its

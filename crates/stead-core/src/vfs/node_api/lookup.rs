@@ -78,7 +78,8 @@ impl NodeApi {
             call.route_and_authorize(path, Access::Read)?;
             return Ok(self.synthetic_lookup(path, None));
         };
-        let leads_to_workspace = route.relative_path.is_empty() || router.nested(path).next().is_some();
+        let is_top = route.relative_path.is_empty() && !route.workspace.is_absent();
+        let leads_to_workspace = is_top || router.leads_to_workspace(path);
         if route.workspace.barrier().is_some() {
             // Only the Workspace's own directory and the directories that lead to Workspaces inside it are shown.
             return if leads_to_workspace {

@@ -201,13 +201,22 @@ const HISTORY_CALLS: &[(&str, VfsCall, &str)] = &[
     ),
     ("fork", |vfs| vfs.fork("/rw", "draft".parse().unwrap(), "a").map(drop), "fork /rw failed:unsupported"),
     (
-        "fork_at",
-        |vfs| vfs.fork_at("/rw", "draft".parse().unwrap(), "a", None).map(drop),
+        "fork_with_nested",
+        |vfs| vfs.fork_with_nested("/rw", "draft".parse().unwrap(), "a", None).map(drop),
         "fork /rw failed:unsupported",
     ),
     (
         "merge_fork",
         |vfs| with_fork(vfs, |fork| vfs.merge_fork("/rw", fork, &MergeOptions::default()).map(drop)),
+        "merge /rw failed:unsupported",
+    ),
+    (
+        "unmerged_changes",
+        |vfs| {
+            with_fork(vfs, |fork| {
+                vfs.unmerged_changes(Some(&path("/rw")), fork, &MergeOptions::default()).map(drop)
+            })
+        },
         "merge /rw failed:unsupported",
     ),
     (
@@ -240,6 +249,10 @@ fn with_fork<T>(vfs: &Vfs, call: impl FnOnce(ForkHandle<'_>) -> T) -> T {
         created: SystemClock.now(),
         pinned_at: None,
         lease: None,
+        place: VfsPath::root(),
+        scope: AccessScope::ReadWrite,
+        parts: Vec::new(),
+        made_by: None,
     };
     call(ForkHandle { fork: &fork, store: workspace.mount().store() })
 }
@@ -292,6 +305,7 @@ fn every_public_call_is_in_the_audit_test() {
         include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
         include_str!("../history/merge/mod.rs"),
+        include_str!("../history/merge/unmerged.rs"),
     ];
     // These answer without calling a Store, or look something up for a call that is recorded.
     let unaudited = [
@@ -312,8 +326,12 @@ fn every_public_call_is_in_the_audit_test() {
         "watch",
         "compound",
         "set_file_count",
+        "note_partial_failure",
         "store_revisions",
         "find_operations",
+        "workspaces_forked_with",
+        "has_fork_changes",
+        "has_target_changes",
     ];
     let mut public_calls = BTreeSet::new();
     for source in sources {

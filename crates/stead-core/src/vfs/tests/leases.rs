@@ -54,6 +54,10 @@ impl ThreadLease for TestLease {
         self.has_ended.load(Ordering::Relaxed)
     }
 
+    fn was_ended_here(&self) -> bool {
+        false
+    }
+
     fn end_was_reported(&self) -> bool {
         false
     }

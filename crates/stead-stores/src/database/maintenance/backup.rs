@@ -63,6 +63,8 @@ const CARRY_OVER_SQL: &str = "
       WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
     DELETE FROM main.ledger_event;
     INSERT INTO ledger_event SELECT * FROM live.ledger_event;
+    DELETE FROM main.forgotten_event;
+    INSERT INTO forgotten_event SELECT * FROM live.forgotten_event;
     DELETE FROM main.intent;
     INSERT INTO intent SELECT * FROM live.intent;
     DELETE FROM main.companion_record WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
@@ -76,11 +78,13 @@ const CARRY_OVER_SQL: &str = "
     DELETE FROM main.managed_workspace WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
     INSERT INTO managed_workspace SELECT * FROM live.managed_workspace
       WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
-    INSERT INTO workspace_files(workspace, path, category, original_name, size_bytes, source_tool, tags, created_at,
-        modified_at, accessed_at, session_key, since)
-      SELECT f.workspace, f.path, category, original_name, size_bytes, source_tool, tags, created_at, modified_at, accessed_at,
+    INSERT INTO workspace_files SELECT iif(EXISTS (SELECT 1 FROM main.workspace_files x WHERE x.id = f.id), NULL, f.id) AS free,
+        f.workspace, f.path, category, original_name, size_bytes, source_tool, tags, created_at, modified_at, accessed_at,
         session_key, since FROM live.workspace_files f JOIN live.managed_workspace m ON m.workspace = f.workspace
-      WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%') ORDER BY f.id;
+      WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%') ORDER BY free IS NULL, f.id;
+    INSERT OR IGNORE INTO workspace_file_tag(workspace, tag, written, file)
+      SELECT f.workspace, j.value, f.modified_at, f.id
+      FROM main.workspace_files f, json_each('[' || replace(json_quote(f.tags), ',', '\",\"') || ']') j WHERE f.tags <> '';
     INSERT INTO workspace_file_history SELECT h.* FROM live.workspace_file_history h
       JOIN live.managed_workspace m ON m.workspace = h.workspace
       WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');

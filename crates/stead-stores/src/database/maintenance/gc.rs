@@ -63,6 +63,7 @@ impl Database {
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Collected> {
         self.drop_expired_pins(now)?;
+        self.remove_unclaimed_parts(now)?;
         let mut unused = self.unused_contents()?;
         let newly_unused: Vec<i64> = unused
             .iter()

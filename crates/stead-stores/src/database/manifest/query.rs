@@ -7,17 +7,20 @@ use std::sync::Arc;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use stead_core::managed::{
-    Category, CleanupRun, FileFilter, ManagedFile, Manifest, ManifestRepair, ManifestRow, RepairCounts, Tags,
-    category_of,
+    Category, CleanupRun, FileFilter, ForkedRows, ManagedFile, Manifest, ManifestRepair, ManifestRow,
+    RepairCounts, ScannedRow, Tags, category_of,
 };
 use stead_core::store::StorePath;
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use crate::database::DatabaseInner;
+use crate::database::batch::WriteTransaction;
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
+use crate::database::manifest::forked::{ForkBase, forked_rows, unmerged_base};
 use crate::database::manifest::roots::{ManagedRoots, add_root, workspace_name};
 use crate::database::manifest::rows::root_text;
+use crate::database::manifest::scan::Scan;
 use crate::database::manifest::{COLUMNS, PendingTouches};
 use crate::database::newest_revision;
 use crate::threads::rows::now;
@@ -88,12 +91,12 @@ impl SqlManifest {
 
     fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
         if self.as_of.is_some() {
             return Err(StoreError::unsupported("this is an earlier version, which can't be changed"));
         }
-        self.database.write_reserved(CommitSync::Deferred, move |transaction| work(transaction.conn))
+        self.database.write_reserved(CommitSync::Deferred, work)
     }
 }
 
@@ -106,41 +109,22 @@ impl Manifest for SqlManifest {
         &self,
         root: &StorePath,
         filter: &FileFilter,
-        visit: &mut dyn FnMut(ManagedFile) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&dyn ScannedRow) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let (mut condition, mut values) = ("workspace = ?1".to_owned(), vec![text(self.workspace(root)?)]);
-        let mut add = |part: &str, value: Value| {
-            values.push(value);
-            condition.push_str(" AND ");
-            condition.push_str(&part.replace("?", &format!("?{}", values.len())));
-        };
-        if let Some(category) = filter.category {
-            add("category = ?", text(category.as_str()));
+        let workspace = self.workspace(root)?;
+        self.flush_touches()?;
+        let reader = self.database.reader()?;
+        let (source, as_of) = (self.source(), self.as_of.map(|_| self.source()));
+        let Scan { sql, values } = Scan::plan(&reader, workspace.clone(), filter, as_of)?;
+        let whole = format!("SELECT {COLUMNS} FROM {source} WHERE workspace = ?1 AND path = ?2");
+        let mut statement = reader.prepare_cached(&sql).map_err(DatabaseError::from)?;
+        let mut rows = statement.query(params_from_iter(values)).map_err(DatabaseError::from)?;
+        while let Some(row) = rows.next().map_err(DatabaseError::from)? {
+            if visit(&VisitedRow { row, conn: &reader, whole: &whole, workspace: &workspace }).is_break() {
+                break;
+            }
         }
-        if filter.written.from > Timestamp(i64::MIN) {
-            add("modified_at >= ?", text(filter.written.from.to_string()));
-        }
-        if filter.written.until < Timestamp(i64::MAX) {
-            add("modified_at < ?", text(filter.written.until.to_string()));
-        }
-        for tag in filter.tags.iter() {
-            add("instr(',' || tags || ',', ?) > 0", text(format!(",{tag},")));
-        }
-        if let Some(session) = &filter.session {
-            add("session_key = ?", text(session.as_str()));
-        }
-        if let Some(search) = &filter.search {
-            let (pattern, number) = (search.like_pattern(), values.len() + 1);
-            let in_tags = if search.is_glob() { format!("%,{pattern},%") } else { pattern.clone() };
-            values.extend([text(pattern), text(in_tags)]);
-            condition.push_str(&format!(
-                r" AND (path LIKE ?{number} ESCAPE '\' OR original_name LIKE ?{number} ESCAPE '\'
-                   OR ',' || tags || ',' LIKE ?{} ESCAPE '\')",
-                number + 1
-            ));
-        }
-        condition.push_str(" ORDER BY modified_at DESC, id DESC");
-        self.query(&condition, values, visit)
+        Ok(())
     }
 
     fn file(&self, root: &StorePath, path: &str) -> StoreResult<Option<ManagedFile>> {
@@ -196,6 +180,16 @@ impl Manifest for SqlManifest {
         Ok(found)
     }
 
+    fn has_rows_below(&self, root: &StorePath, path: &str) -> StoreResult<bool> {
+        let mut found = false;
+        let values = vec![text(self.workspace(root)?), text(format!("{path}/")), text(format!("{path}0"))];
+        self.query("workspace = ?1 AND path >= ?2 AND path < ?3 LIMIT 1", values, &mut |_| {
+            found = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
     fn rows(&self, root: &StorePath) -> StoreResult<Vec<ManifestRow>> {
         let workspace = self.workspace(root)?;
         let reader = self.database.reader()?;
@@ -216,6 +210,17 @@ impl Manifest for SqlManifest {
         Ok(read()?)
     }
 
+    fn nested(&self, root: &StorePath) -> StoreResult<Vec<String>> {
+        let Some(root) = root_text(root) else { return Ok(Vec::new()) };
+        let reader = self.database.reader()?;
+        let roots = ManagedRoots::load(&reader, self.volume)?;
+        Ok(roots.inside(root).map(str::to_owned).collect())
+    }
+
+    fn is_past(&self) -> bool {
+        self.as_of.is_some()
+    }
+
     fn manage(&self, root: &StorePath) -> StoreResult<bool> {
         let workspace = self.workspace(root)?;
         let reader = self.database.reader()?;
@@ -229,7 +234,7 @@ impl Manifest for SqlManifest {
             (Some(unsynced), None) => Ok(unsynced != 0),
             (None, None) => {
                 let (volume, path) = (self.volume, root_text(root).unwrap_or_default().to_owned());
-                self.write(move |conn| add_root(conn, volume, &path))?;
+                self.write(move |transaction| add_root(transaction.conn, volume, &path))?;
                 Ok(true)
             }
         }
@@ -247,16 +252,21 @@ impl Manifest for SqlManifest {
         if repairs.is_empty() && is_complete && !self.is_unsynced(&workspace)? {
             return Ok(RepairCounts::default());
         }
-        self.write(move |conn| {
+        self.write(move |transaction| {
+            let conn = transaction.conn;
             let mut counts = RepairCounts::default();
             if !repairs.is_empty() {
-                let context = RepairContext {
+                let mut context = RepairContext {
                     conn,
+                    transaction,
                     roots: ManagedRoots::load(conn, volume)?,
                     workspace: &workspace,
                     root: &root,
                     volume,
-                    base: base_workspace(conn, volume, &root)?,
+                    base: match ForkBase::find(conn, volume, &root)? {
+                        Some(base) => Some(base),
+                        None => unmerged_base(conn, volume, &root)?,
+                    },
                     at: at.to_string(),
                     since: newest_revision(conn)?,
                 };
@@ -316,12 +326,18 @@ impl Manifest for SqlManifest {
         found.flatten().map(parse).transpose()
     }
 
+    fn forked_rows(&self, root: &StorePath) -> StoreResult<Option<ForkedRows>> {
+        let Some(root) = root_text(root).filter(|_| self.as_of.is_none()) else { return Ok(None) };
+        let reader = self.database.reader()?;
+        Ok(forked_rows(&reader, self.volume, root)?)
+    }
+
     fn record_cleanup(&self, root: &StorePath, run: &CleanupRun) -> StoreResult<()> {
         let workspace = self.workspace(root)?;
         let json = serde_json::to_string(run).expect("numbers and texts can be written as JSON");
-        self.write(move |conn| {
-            conn.prepare_cached("UPDATE managed_workspace SET last_cleanup = ?2 WHERE workspace = ?1")?
-                .execute([workspace, json])?;
+        self.write(move |transaction| {
+            let statement = "UPDATE managed_workspace SET last_cleanup = ?2 WHERE workspace = ?1";
+            transaction.conn.prepare_cached(statement)?.execute([workspace, json])?;
             Ok(())
         })
     }
@@ -339,32 +355,33 @@ impl SqlManifest {
 }
 
 /// What the repairs of one transaction share.
-struct RepairContext<'a> {
-    conn: &'a Connection,
+struct RepairContext<'a, 'c> {
+    conn: &'c Connection,
+    transaction: &'a mut WriteTransaction<'c>,
     roots: ManagedRoots,
     workspace: &'a str,
     root: &'a str,
     volume: i64,
     /// The manifest that a fork's files come from.
-    base: Option<String>,
+    base: Option<ForkBase>,
     at: String,
     since: i64,
 }
 
-impl RepairContext<'_> {
-    fn make(&self, repair: &ManifestRepair, counts: &mut RepairCounts) -> Result<()> {
+impl RepairContext<'_, '_> {
+    fn make(&mut self, repair: &ManifestRepair, counts: &mut RepairCounts) -> Result<()> {
         match repair {
             ManifestRepair::Add { path, size } => counts.added += self.add(path, *size)?,
-            // A row whose change may still be rolled back, or whose file isn't in place yet, is left alone.
+            ManifestRepair::Remove { row } if self.is_in_progress(row)? => {}
+            ManifestRepair::Resize { row, .. } if self.is_in_progress(row)? => {}
             ManifestRepair::Remove { row } => {
                 self.keep_history(row)?;
                 counts.removed += self
                     .conn
                     .prepare_cached(
-                        "DELETE FROM workspace_files WHERE id = ?1 AND path = ?2 AND modified_at = ?3 AND NOT EXISTS
-                           (SELECT 1 FROM intent WHERE volume = ?4 AND revision = since)",
+                        "DELETE FROM workspace_files WHERE id = ?1 AND path = ?2 AND modified_at = ?3",
                     )?
-                    .execute(params![row.id, row.path, row.modified_at.to_string(), self.volume])?
+                    .execute(params![row.id, row.path, row.modified_at.to_string()])?
                     as u64;
             }
             ManifestRepair::Resize { row, size } => {
@@ -372,7 +389,7 @@ impl RepairContext<'_> {
                 counts.resized += self
                     .conn
                     .prepare_cached(
-                        "UPDATE workspace_files SET size_bytes = ?4, modified_at = ?5, since = ?6
+                        "UPDATE workspace_files SET size_bytes = ?4, modified_at = ?5, since = ?6, tags = tags
                          WHERE id = ?1 AND path = ?2 AND modified_at = ?3",
                     )?
                     .execute(params![
@@ -388,6 +405,23 @@ impl RepairContext<'_> {
         Ok(())
     }
 
+    /// Whether the change that a row belongs to may still be rolled back, or its file isn't in place yet.
+    fn is_in_progress(&self, row: &ManifestRow) -> Result<bool> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT 1 FROM workspace_files f JOIN intent i ON i.volume = ?2 AND i.revision = f.since WHERE f.id = ?1",
+        )?;
+        Ok(statement.exists([row.id, self.volume])?)
+    }
+
+    /// Whether a change that is being made is about a file at this path of the Store: it may be about to be removed or moved.
+    fn is_changing(&self, in_store: &str) -> Result<bool> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT 1 FROM intent i JOIN ledger_event e ON e.volume = i.volume AND e.revision = i.revision
+             WHERE i.volume = ?1 AND (e.path = ?2 OR e.other_path = ?2)",
+        )?;
+        Ok(statement.exists(params![self.volume, in_store.as_bytes()])?)
+    }
+
     fn keep_history(&self, row: &ManifestRow) -> Result<()> {
         self.conn
             .prepare_cached(&format!(
@@ -398,31 +432,32 @@ impl RepairContext<'_> {
         Ok(())
     }
 
-    fn add(&self, path: &str, size: u64) -> Result<u64> {
+    fn add(&mut self, path: &str, size: u64) -> Result<u64> {
         let in_store = if self.root.is_empty() { path.to_owned() } else { format!("{}/{path}", self.root) };
         let is_own = self.roots.locate(&in_store).is_some_and(|(root, ..)| root.workspace == self.workspace);
         let Some(category) = category_of(path).filter(|_| is_own) else { return Ok(0) };
+        if self.is_changing(&in_store)? {
+            return Ok(0);
+        }
         if let Some(base) = &self.base {
             // A fork's file has the tags and the age of the file that it is a copy of.
+            base.inherit(self.transaction, self.workspace, path)?;
             let copied = self
                 .conn
                 .prepare_cached(
-                    "INSERT OR IGNORE INTO workspace_files(workspace, path, category, original_name, size_bytes, source_tool,
-                       tags, created_at, modified_at, session_key, since)
-                     SELECT ?1, path, category, original_name, ?4, source_tool, tags, created_at, modified_at, session_key, ?5
-                     FROM workspace_files WHERE workspace = ?2 AND path = ?3",
+                    "UPDATE workspace_files SET size_bytes = ?3 WHERE workspace = ?1 AND path = ?2",
                 )?
-                .execute(params![self.workspace, base, path, size.cast_signed(), self.since])?;
+                .execute(params![self.workspace, path, size.cast_signed()])?;
             if copied > 0 {
                 return Ok(copied as u64);
             }
         }
-        let name = path.rsplit('/').next().unwrap_or(path);
+        let (name, id) = (path.rsplit('/').next().unwrap_or(path), self.transaction.fresh_node()?);
         let added = self
             .conn
             .prepare_cached(
-                "INSERT OR IGNORE INTO workspace_files(workspace, path, category, original_name, size_bytes, created_at,
-                   modified_at, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)",
+                "INSERT OR IGNORE INTO workspace_files(id, workspace, path, category, original_name, size_bytes, created_at,
+                   modified_at, since) VALUES (?8, ?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)",
             )?
             .execute(params![
                 self.workspace,
@@ -431,23 +466,39 @@ impl RepairContext<'_> {
                 name,
                 size.cast_signed(),
                 self.at,
-                self.since
+                self.since,
+                id
             ])?;
         Ok(added as u64)
     }
 }
 
-/// The manifest of the volume that a fork stands on, for the same directory. A fork of a host directory stands on a base layer,
-/// which has no manifest: the ledger of the directory has it.
-fn base_workspace(conn: &Connection, volume: i64, root: &str) -> Result<Option<String>> {
-    let base: Option<Option<i64>> = conn
-        .prepare_cached(
-            "SELECT coalesce((SELECT max(d.volume) FROM overlay o JOIN ledger_directory d ON d.location = o.location
-               WHERE o.volume = v.base), v.base) FROM volume v WHERE v.id = ?1",
-        )?
-        .query_row([volume], |row| row.get(0))
-        .optional()?;
-    Ok(base.flatten().map(|base| workspace_name(base, root)))
+/// A row of a scan, of which the statement has only the path.
+struct VisitedRow<'r> {
+    row: &'r Row<'r>,
+    /// The connection, which has one view of the rows for as long as the scan's statement runs.
+    conn: &'r Connection,
+    /// The statement for the rest of a row, by Workspace and path.
+    whole: &'r str,
+    workspace: &'r str,
+}
+
+impl ScannedRow for VisitedRow<'_> {
+    fn path(&self) -> StoreResult<&str> {
+        let path = self.row.get_ref(0).map_err(DatabaseError::from)?;
+        path.as_str().map_err(|_| StoreError::Corrupt("a path in the manifest can't be read".into()))
+    }
+
+    fn file(&self) -> StoreResult<ManagedFile> {
+        let path = self.path()?;
+        let read = || -> Result<ManagedFile> {
+            let mut statement = self.conn.prepare_cached(self.whole)?;
+            let mut rows = statement.query([self.workspace, path])?;
+            let damaged = || StoreError::Corrupt("a row of the manifest can't be read".into());
+            managed_file(rows.next()?.ok_or_else(damaged)?)
+        };
+        Ok(read()?)
+    }
 }
 
 fn managed_file(row: &Row<'_>) -> Result<ManagedFile> {

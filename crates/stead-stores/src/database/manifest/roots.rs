@@ -1,10 +1,14 @@
 //! The managed directories of a volume, and which of them a path belongs to.
 
+use std::cmp::Reverse;
+
 use rusqlite::{Connection, params};
 use stead_core::managed::{Category, category_of};
 use stead_core::store::{CompanionRecord, StorePath};
 
 use crate::database::error::Result;
+use crate::database::manifest::SUBTREE;
+use crate::database::manifest::forked::ForkBase;
 
 /// The managed directories of one volume, the innermost first.
 #[derive(Debug, Default)]
@@ -16,6 +20,8 @@ pub(super) struct ManagedRoot {
     /// What its rows have in the column `workspace`.
     pub(super) workspace: String,
     pub(super) path: String,
+    /// If sync hasn't completed the manifest of a fork yet: the manifest that rows are inherited from.
+    pub(super) base: Option<ForkBase>,
 }
 
 /// How a subtree lies to a managed directory.
@@ -34,6 +40,19 @@ pub(super) fn workspace_name(volume: i64, root: &str) -> String {
 }
 
 impl ManagedRoot {
+    /// Whether a directory at this path may have files that this one tracks.
+    pub(super) fn may_track_below(&self, path: &str) -> bool {
+        match self.overlap(path) {
+            // A directory with another name can't hold tracked files.
+            Overlap::Inside(inside) => {
+                let first = inside.split('/').next().unwrap_or(inside);
+                first.parse::<Category>().is_ok()
+            }
+            Overlap::Contains => true,
+            Overlap::None => false,
+        }
+    }
+
     /// How the subtree at a path lies to this directory.
     pub(super) fn overlap<'p>(&self, path: &'p str) -> Overlap<'p> {
         match relative(path, &self.path) {
@@ -57,12 +76,21 @@ fn relative<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
 impl ManagedRoots {
     /// The managed directories of a volume.
     pub(crate) fn load(conn: &Connection, volume: i64) -> Result<Self> {
-        let mut statement = conn.prepare_cached(
-            "SELECT workspace, path FROM managed_workspace WHERE volume = ?1 ORDER BY length(path) DESC",
-        )?;
-        let rows = statement
-            .query_map([volume], |row| Ok(ManagedRoot { workspace: row.get(0)?, path: row.get(1)? }))?;
-        Ok(ManagedRoots(rows.collect::<rusqlite::Result<_>>()?))
+        let mut statement =
+            conn.prepare_cached("SELECT workspace, path, unsynced FROM managed_workspace WHERE volume = ?1")?;
+        let mut rows = statement.query([volume])?;
+        let mut roots = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (workspace, path): (_, String) = (row.get(0)?, row.get(1)?);
+            let base = match row.get::<_, bool>(2)? {
+                true => ForkBase::find(conn, volume, &path)?,
+                false => None,
+            };
+            roots.push(ManagedRoot { workspace, path, base });
+        }
+        // Every change loads them, and most volumes have one or none: a sort in SQL would cost more than the query.
+        roots.sort_unstable_by_key(|root| Reverse(root.path.len()));
+        Ok(ManagedRoots(roots))
     }
 
     /// The managed directories of a volume, with those that the records of a change name. A new one needs sync.
@@ -86,6 +114,17 @@ impl ManagedRoots {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ManagedRoot> {
         self.0.iter()
+    }
+
+    /// Whether a directory at this path may have tracked files.
+    pub(crate) fn may_track_below(&self, path: &StorePath) -> bool {
+        path.as_str().is_some_and(|path| self.0.iter().any(|root| root.may_track_below(path)))
+    }
+
+    /// The paths of the directories inside the one at `outer`, relative to it.
+    pub(super) fn inside<'s>(&'s self, outer: &'s str) -> impl Iterator<Item = &'s str> {
+        let paths = self.0.iter().filter_map(move |root| relative(&root.path, outer));
+        paths.filter(|path| !path.is_empty())
     }
 
     /// The directory that tracks a file at this path, the file's path in it, and its category; `None` if none does.
@@ -120,12 +159,11 @@ pub(super) fn add_root(conn: &Connection, volume: i64, path: &str) -> Result<boo
 fn delete_below(conn: &Connection, workspace: &str, relative_path: &str) -> Result<()> {
     let (low, high) = (format!("{relative_path}/"), format!("{relative_path}0"));
     for table in ["workspace_files", "workspace_file_history"] {
-        conn.execute(
-            &format!(
-                "DELETE FROM {table} WHERE workspace = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))"
-            ),
-            params![workspace, relative_path, low, high],
-        )?;
+        for part in SUBTREE {
+            // `?5` is there so that both parts have as many parameters.
+            conn.prepare_cached(&format!("DELETE FROM {table} WHERE workspace = ?1 AND {part} AND ?5"))?
+                .execute(params![workspace, relative_path, low, high, true])?;
+        }
     }
     Ok(())
 }
@@ -163,7 +201,7 @@ mod tests {
     use super::*;
 
     fn root(path: &str) -> ManagedRoot {
-        ManagedRoot { workspace: path.to_owned(), path: path.to_owned() }
+        ManagedRoot { workspace: path.to_owned(), path: path.to_owned(), base: None }
     }
 
     #[test]

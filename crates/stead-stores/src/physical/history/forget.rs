@@ -10,6 +10,9 @@ impl PhysicalStore {
     /// Removes what is kept of a path and of everything below it: the ledger's events, displaced content, and what snapshots
     /// have captured. The files themselves have to be removed before. An event that moved something out of there, or into
     /// there, stays in the ledger without its content.
+    ///
+    /// The directory has to be that of a thread, `threads/AGENT/THREAD`: the check of the audit looks for the record of the thread's
+    /// end.
     pub fn forget_below(&self, at: &StorePath) -> StoreResult<()> {
         let Some(ledger) = self.ledger()? else { return Ok(()) };
         self.sync()?;

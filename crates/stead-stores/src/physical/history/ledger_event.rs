@@ -102,12 +102,15 @@ pub(super) struct LedgerEvent {
 
 impl LedgerEvent {
     pub(super) fn to_row(&self, seq: i64) -> LedgerRow {
+        let mut detail_json = serde_json::to_string(&self.detail).expect("plain data can be written as JSON");
+        // A change may have a row for each of very many files.
+        detail_json.shrink_to_fit();
         LedgerRow {
             seq,
             kind: self.kind as i64,
             path: self.path.clone(),
             other_path: self.other_path.clone(),
-            detail_json: serde_json::to_string(&self.detail).expect("plain data can be written as JSON"),
+            detail_json,
             displaced_kept: self.displaced_kept,
         }
     }

@@ -28,7 +28,8 @@ pub(in super::super) struct LedgerTransaction {
     pub(super) ledger: Arc<dyn Ledger>,
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
-    records: Vec<CompanionRecord>,
+    /// There may be one for each step.
+    records: Arc<Vec<CompanionRecord>>,
     /// What companion rows are filled from.
     pub(in super::super) filled: FilledSteps,
     sync_policy: SyncPolicy,
@@ -75,20 +76,21 @@ pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
 impl LedgerTransaction {
     /// Starts the ledger's side of a change. Creates the ledger if there is none, but writes nothing of the change yet.
-    pub(in super::super) fn begin(staging: &StagingArea, change: &Change) -> StoreResult<Self> {
+    pub(in super::super) fn begin(staging: &StagingArea, change: &mut Change) -> StoreResult<Self> {
+        let records = std::mem::take(&mut change.records);
         Ok(LedgerTransaction {
             ledger: staging.history.ledger_or_create()?,
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
-            records: change.records.clone(),
-            filled: FilledSteps::of(&change.records, |index| change.steps.get(index))?,
+            filled: FilledSteps::of(&records, change.steps.len())?,
+            records: Arc::new(records),
             sync_policy: change.sync,
             blind_at: change.blind_at.clone(),
             records_written: false,
             displaced_policy: DisplacedContent::Keep,
             restoring_steps: restoring_steps(change),
             is_restoring: false,
-            revived_by_step: change.revive.clone(),
+            revived_by_step: std::mem::take(&mut change.revive),
             revived_node: None,
             revision: None,
             next_seq: 0,
@@ -126,6 +128,12 @@ impl LedgerTransaction {
         self.revived_node = self.revived_by_step.get(&index).copied();
     }
 
+    /// Makes room for about as many actions as a change has steps.
+    pub(in super::super) fn expect_actions(&mut self, steps: usize) {
+        self.unwritten.rows.reserve_exact(steps);
+        self.unwritten.intents.reserve_exact(steps);
+    }
+
     /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces.
     fn add_action(
         &mut self,
@@ -135,7 +143,8 @@ impl LedgerTransaction {
     ) {
         let summary = intent_log_epoch.map(|_| undo_record.ledger_summary());
         let undo_json = serde_json::to_string(summary.as_ref().unwrap_or(undo_record));
-        let undo_json = undo_json.expect("actions hold numbers, text and bytes");
+        let mut undo_json = undo_json.expect("actions hold numbers, text and bytes");
+        undo_json.shrink_to_fit();
         self.unwritten.intents.push(LedgerIntent { seq: self.next_seq, intent_log_epoch, undo_json });
         if let Some(staged_name) = undo_record.displaced_name() {
             self.displaced_rows.insert(staged_name.to_owned(), (self.next_seq, events[0].displaced_kept));
@@ -158,7 +167,7 @@ impl LedgerTransaction {
 
     /// Fails if the change is made under a lease that is gone or has expired.
     pub(in super::super) fn check_lease(&self) -> StoreResult<()> {
-        for record in &self.records {
+        for record in &*self.records {
             if let CompanionRecord::Lease(lease) = record {
                 self.ledger.check_lease(*lease)?;
             }
@@ -186,10 +195,13 @@ impl LedgerTransaction {
     /// Writes what is unwritten to the ledger, in one transaction. Fails if the change exceeds a quota.
     fn write(&mut self, staging: &StagingArea) -> StoreResult<()> {
         let UnwrittenEvents { rows, intents, usage_changes } = &mut self.unwritten;
-        let records = if self.records_written { Vec::new() } else { self.records.clone() };
+        let records = if self.records_written { Arc::default() } else { Arc::clone(&self.records) };
         let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.revision.is_none());
-        // Which directories are managed is only of interest together with something else.
-        let has_records = records.iter().any(|record| !matches!(record, CompanionRecord::Managed(_)));
+        // Which directories are managed, and which rows return, is only of interest together with something else.
+        let counts = |record: &CompanionRecord| {
+            !matches!(record, CompanionRecord::Managed(_) | CompanionRecord::Returning(_))
+        };
+        let has_records = records.iter().any(counts);
         if rows.is_empty() && !has_records && self.new_counters.is_empty() && unchanged_at.is_none() {
             return Ok(());
         }
@@ -208,7 +220,8 @@ impl LedgerTransaction {
             deltas: deltas.clone(),
             quotas: self.quotas.clone(),
             records,
-            filled: self.filled.clone(),
+            // A change with rows has several actions, so this is written once.
+            filled: std::mem::take(&mut self.filled),
             sync_policy: self.sync_policy,
         };
         usage_changes.clear();
@@ -222,7 +235,7 @@ impl LedgerTransaction {
     /// made in between.
     fn roll_back(&mut self, reason: &StoreError) -> StoreResult<()> {
         let Some(revision) = self.revision.take() else { return Ok(()) };
-        let records = if self.records_written { self.records.clone() } else { Vec::new() };
+        let records = if self.records_written { Arc::clone(&self.records) } else { Arc::default() };
         self.records_written = false;
         self.counted_roots = None;
         let outcome = AuditOutcome::from_error_kind(reason.kind());

@@ -103,7 +103,7 @@ impl PhysicalHistory {
 
     /// The largest file whose content is kept when it is displaced, or captured by a snapshot. Captures have this limit
     /// even if no displaced content is kept.
-    fn max_file_bytes(&self) -> u64 {
+    pub(super) fn max_file_bytes(&self) -> u64 {
         self.retention.unwrap_or_default().file_bytes
     }
 

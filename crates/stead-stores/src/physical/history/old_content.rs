@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::Timestamp;
+use stead_core::monitor::{CallMonitor, check_not_stopped, report_step};
 use stead_core::store::{
     Attr, Content, ContentId, ContentRef, NodeId, NodeKind, OpenContent, Precondition, PutOptions,
     SealedContent, Step, StoreError, StoreResult, VersionTag,
@@ -43,7 +44,7 @@ enum ContentLocation<'p> {
     /// On disk, in the tree or displaced.
     OnDisk(&'p PhysicalContentRef),
     /// In the database: what snapshots captured, or what a merge brings from a fork.
-    InDatabase(&'p VirtualContentRef),
+    InDatabase(VirtualContentRef),
 }
 
 /// What a `ContentRef` of a Physical Store holds.
@@ -509,7 +510,7 @@ impl PhysicalStore {
             }
             Some(_) => Err(foreign_error()),
             None => {
-                let stored = content_ref.inner::<VirtualContentRef>();
+                let stored = VirtualContentRef::of(content_ref);
                 let stored = stored.filter(|stored| stored.database.id == self.database);
                 Ok(ContentLocation::InDatabase(stored.ok_or_else(foreign_error)?))
             }
@@ -521,13 +522,17 @@ impl PhysicalStore {
         &self,
         staging: &Arc<StagingArea>,
         mut steps: Vec<Step>,
+        monitor: Option<&Arc<dyn CallMonitor>>,
     ) -> StoreResult<Vec<Step>> {
         // Old and new tags of files whose mode was lifted to read them: that set their change time.
         let mut new_tags = HashMap::new();
-        for step in &mut steps {
+        let (step_count, mut staged_files) = (steps.len(), 0);
+        for (index, step) in steps.iter_mut().enumerate() {
+            check_not_stopped(monitor)?;
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Stored(content_ref) = &*content
             {
+                report_step(monitor, index, step_count * 2);
                 let temp: TempFile = staging.new_temp_file()?;
                 match self.locate_content(content_ref)? {
                     ContentLocation::OnDisk(physical_ref) => {
@@ -540,10 +545,13 @@ impl PhysicalStore {
                             new_tags.insert(before.tag(), after.tag());
                         }
                     }
-                    ContentLocation::InDatabase(stored) => copy_content(&*stored.open()?, &temp.file)?,
+                    ContentLocation::InDatabase(stored) => {
+                        copy_content(&*stored.open()?, content_ref.size(), &temp.file)?;
+                    }
                 }
-                *content =
-                    Content::Sealed(SealedContent::new(content_ref.size(), DraftContent::Complete(temp)));
+                let staged = DraftContent::staged(temp, staged_files);
+                staged_files += 1;
+                *content = Content::Sealed(SealedContent::new(content_ref.size(), staged));
             }
         }
         for precondition in steps.iter_mut().filter_map(precondition_of) {
@@ -570,10 +578,10 @@ fn precondition_of(step: &mut Step) -> Option<&mut Precondition> {
     }
 }
 
-/// Copies content into a file.
-fn copy_content(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
+/// Copies content of this size into a file.
+fn copy_content(content: &dyn OpenContent, size: u64, to: &File) -> StoreResult<()> {
     use std::os::unix::fs::FileExt;
-    let mut buffer = vec![0; PIECE_SIZE];
+    let mut buffer = vec![0; usize::try_from(size).map_or(PIECE_SIZE, |size| size.clamp(1, PIECE_SIZE))];
     let mut done = 0;
     loop {
         match content.read_at(done, &mut buffer)? {

@@ -60,11 +60,11 @@ impl PhysicalHistory {
             }
             performed.push(revision);
             let rows = ledger.rows_of(revision)?;
+            let kept = rows.iter().map(|stored| &stored.row).filter(|row| row.displaced_kept);
+            let kept: HashSet<i64> = kept.map(|row| row.seq).collect();
             for (pending, action) in intents.iter().zip(&actions) {
                 let row = (revision, pending.intent.seq);
-                let is_kept = rows
-                    .iter()
-                    .any(|stored_row| stored_row.row.seq == row.1 && stored_row.row.displaced_kept);
+                let is_kept = kept.contains(&row.1);
                 let Some(staged_name) = action.displaced_name().filter(|_| is_kept) else { continue };
                 if let Some(process) = process {
                     // It may have been moved already.

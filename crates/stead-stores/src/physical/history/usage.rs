@@ -46,6 +46,12 @@ impl UsageChange {
         })
     }
 
+    /// A file got other content: one change instead of a removal and an addition.
+    fn replaced(path: Vec<u8>, before: &Fingerprint, after: &Fingerprint) -> Option<Self> {
+        let (removed, added) = (counted_bytes(before)?, UsageChange::added(path, after)?);
+        Some(UsageChange { bytes: added.bytes - removed.cast_signed(), files: 0, ..added })
+    }
+
     fn moved(from: Vec<u8>, to: Vec<u8>, fingerprint: &Fingerprint) -> Option<Self> {
         Some(UsageChange { moved_from: Some(from), ..UsageChange::added(to, fingerprint)? })
     }
@@ -137,10 +143,10 @@ impl PhysicalChange<'_> {
                 LedgerEventKind::Placed => usage_changes
                     .extend(after.and_then(|fingerprint| UsageChange::added(path(), fingerprint))),
                 LedgerEventKind::Replaced | LedgerEventKind::Patched => {
-                    usage_changes
-                        .extend(before.and_then(|fingerprint| UsageChange::removed(path(), fingerprint)));
-                    usage_changes
-                        .extend(after.and_then(|fingerprint| UsageChange::added(path(), fingerprint)));
+                    let replaced = before.zip(after);
+                    usage_changes.extend(
+                        replaced.and_then(|(before, after)| UsageChange::replaced(path(), before, after)),
+                    );
                 }
                 LedgerEventKind::Removed if event.displaced_kept => {
                     self.each_entry_below(&event.path, before, |below, fingerprint| {

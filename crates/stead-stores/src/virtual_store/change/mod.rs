@@ -20,11 +20,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
-use stead_core::monitor::{CallMonitor, check_not_stopped};
+use stead_core::monitor::{CallMonitor, check_not_stopped, report_step};
 use stead_core::name::escape_name;
 use stead_core::store::{
-    Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
-    QuotaRoot, RevisionNumber, SealedContent, Side, Step, StepOutcome, StorePath, check_symlink_target,
+    Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodeKind, NodePath,
+    Parents, QuotaRoot, RevisionNumber, SealedContent, Side, Step, StepOutcome, StorePath,
+    check_symlink_target,
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
@@ -80,7 +81,7 @@ impl VirtualStore {
         let prepared = self.prepare_change(change)?;
         let mut steps = prepared.steps.lock();
         for (index, content) in contents {
-            if let Some((_, prepared_content)) = steps.get_mut(index) {
+            if let Some(prepared_content) = steps.contents.get_mut(index) {
                 *prepared_content = content;
             }
         }
@@ -128,12 +129,15 @@ impl VirtualStore {
             sync,
             monitor,
         } = change;
-        let filled = FilledSteps::of(&records, |index| steps.get(index))?;
-        let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
+        let filled = FilledSteps::of(&records, steps.len())?;
+        let mut steps = PreparedSteps { contents: Vec::with_capacity(steps.len()), steps };
+        for step in &mut steps.steps {
+            steps.contents.push(self.prepare_step(step)?);
+        }
         Ok(Arc::new(PreparedChange {
             operation,
             steps: Mutex::new(steps),
-            filled,
+            filled: Mutex::new(filled),
             quotas,
             records,
             revive,
@@ -154,7 +158,7 @@ impl VirtualStore {
         + Send
         + 'static,
     ) -> StoreResult<Applied> {
-        let only_removes = prepared.steps.lock().iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
+        let only_removes = prepared.steps.lock().steps.iter().all(|step| matches!(step, Step::Remove { .. }));
         let (volume, prepared) = (Arc::clone(&self.volume), Arc::clone(prepared));
         let job = move |transaction: &mut WriteTransaction<'_>| {
             transaction.check_leases(&prepared.records)?;
@@ -169,8 +173,8 @@ impl VirtualStore {
     }
 
     /// Takes the content out of a step, and prepares it to be stored.
-    fn prepare_step(&self, mut step: Step) -> StoreResult<(Step, PreparedContent)> {
-        let content = match &mut step {
+    fn prepare_step(&self, step: &mut Step) -> StoreResult<PreparedContent> {
+        Ok(match step {
             Step::Write { content, .. } | Step::Append { content, .. } => {
                 self.prepare_content(std::mem::replace(content, Content::Bytes(Vec::new())))?
             }
@@ -184,8 +188,7 @@ impl VirtualStore {
                 PreparedContent::single(std::mem::take(target))
             }
             _ => PreparedContent::Empty,
-        };
-        Ok((step, content))
+        })
     }
 
     /// The content of a sealed draft of this database.
@@ -200,7 +203,7 @@ impl VirtualStore {
                 Some(draft) if draft.database.id == self.database.id() => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft belongs to another Store".into())),
             },
-            Content::Stored(content_ref) => match content_ref.inner::<VirtualContentRef>() {
+            Content::Stored(content_ref) => match VirtualContentRef::of(&content_ref) {
                 Some(stored) if stored.database.id == self.database.id() => {
                     Ok(PreparedContent::Stored { id: stored.content, size: stored.size })
                 }
@@ -215,8 +218,9 @@ pub(crate) struct PreparedChange {
     operation: Operation,
     /// The steps, whose contents were taken out of them. The lock is there because the port lets a step be sent to another thread,
     /// but not be used by two at once.
-    pub(crate) steps: Mutex<Vec<(Step, PreparedContent)>>,
-    filled: FilledSteps,
+    pub(crate) steps: Mutex<PreparedSteps>,
+    /// What each attempt fills anew.
+    filled: Mutex<FilledSteps>,
     quotas: Vec<QuotaRoot>,
     records: Vec<CompanionRecord>,
     revive: BTreeMap<usize, NodeId>,
@@ -225,6 +229,12 @@ pub(crate) struct PreparedChange {
     blind_at: Option<StorePath>,
     sync: CommitSync,
     pub(crate) monitor: Option<Arc<dyn CallMonitor>>,
+}
+
+/// Steps, and the content of each of them.
+pub(crate) struct PreparedSteps {
+    pub(crate) steps: Vec<Step>,
+    contents: Vec<PreparedContent>,
 }
 
 impl PreparedChange {
@@ -240,36 +250,45 @@ impl PreparedChange {
         change.check_absent(&self.expect_free)?;
         change.begin_counting(&self.quotas)?;
         let steps = self.steps.lock();
+        let PreparedSteps { steps, contents } = &*steps;
         if self.blind_at.is_some() {
             change.transaction.begin_lease_apart(steps.len())?;
         }
-        let mut filled = self.filled.clone();
+        let mut filled = self.filled.lock();
         let roots = ManagedRoots::for_change(change.conn(), volume.id, &self.records)?;
         let mut file_effects = Vec::new();
         let mut outcomes = Vec::with_capacity(steps.len());
-        for (index, (step, content)) in steps.iter().enumerate() {
+        for (index, (step, content)) in steps.iter().zip(contents).enumerate() {
             change.check_cancelled()?;
+            report_step(self.monitor.as_ref(), index, steps.len());
             change.step = index;
             change.reviving = self.revive.get(&index).map(|node| node.0.cast_signed());
-            filled.begin(index, |node| change.path_of_node(node))?;
+            filled.begin(index, step.path(), |node| change.path_of_node(node))?;
             // A node that is gone makes the step itself fail.
             let effect = (!roots.is_empty())
                 .then(|| StepEffect::of(step, |node| change.path_of_node(node)).unwrap_or(StepEffect::None));
             let outcome = change.apply_step(step, content)?;
             filled.finish(index, outcome.attr);
-            if let Some(effect) = effect {
-                effect.finish(&outcome, &mut file_effects);
+            match (effect, outcome.attr) {
+                (Some(StepEffect::Copy(to)), Some(attr)) if attr.kind == NodeKind::Directory => {
+                    change.add_copied_files(attr.node, &to, &roots, &mut file_effects)?;
+                }
+                (Some(effect), _) => effect.finish(&outcome, &mut file_effects),
+                (None, _) => {}
             }
             outcomes.push(outcome);
         }
         change.finish_counting(&self.quotas)?;
         if let Some(path) = &self.blind_at {
-            change.finish_blind(path)?;
+            change.ensure_revision(path)?;
         }
         if !file_effects.is_empty() {
             let (revision, operation, records) = (change.revision, &self.operation, &self.records);
             let manifest = ManifestChange { volume: volume.id, operation, revision, records };
-            manifest.write(change.conn(), &roots, &file_effects)?;
+            manifest.write(change.transaction, &roots, &file_effects)?;
+        }
+        if self.blind_at.is_some() {
+            change.transaction.end_lease_apart();
         }
         change.transaction.write_records(&ChangeRecords {
             volume: volume.id,
@@ -280,6 +299,8 @@ impl PreparedChange {
             records: &self.records,
             filled: &filled,
         })?;
+        // The rows of many steps take their time. This is the last moment at which the change can be stopped.
+        change.check_cancelled()?;
         Ok(change.finish(outcomes))
     }
 }
@@ -376,9 +397,8 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
         Ok(path_of(&tree, tree.node_number(node))?.ok_or(StoreError::NotFound)?)
     }
 
-    /// Makes a revision even if nothing has changed, and ends the node lease of this change.
-    fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
-        self.transaction.end_lease_apart();
+    /// Makes a revision even if nothing has changed.
+    fn ensure_revision(&mut self, path: &StorePath) -> Result<()> {
         if self.revision.is_none() {
             let revision = self.revision()?;
             unchanged::insert(self.conn(), self.volume.id, revision, path)?;

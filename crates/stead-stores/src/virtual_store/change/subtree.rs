@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rusqlite::params;
-use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
+use stead_core::store::{ChangeKind, DisplacedContent, NodeId, ProtectedNames, StorePath};
 
 use crate::database::error::Result;
+use crate::database::manifest::{FileEffect, ManagedRoots};
 use crate::virtual_store::change::{VirtualChange, quota};
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
 use crate::virtual_store::feed;
@@ -161,6 +162,35 @@ impl VirtualChange<'_, '_> {
         ])?;
         self.log_rows += count;
         self.clear_subtree()
+    }
+
+    /// Adds the files of a new directory, which a step has copied, to the effects of the change.
+    pub(super) fn add_copied_files(
+        &self,
+        directory: NodeId,
+        path: &StorePath,
+        roots: &ManagedRoots,
+        effects: &mut Vec<FileEffect>,
+    ) -> Result<()> {
+        if !roots.may_track_below(path) {
+            return Ok(());
+        }
+        let tree = self.tree();
+        let top = tree.node_number(directory);
+        let mut directories = HashMap::from([(top, path.clone())]);
+        // A directory comes before its entries.
+        for (row, name) in tree.below(top)? {
+            let Some(path) = directories.get(&row.parent).map(|parent| parent.child(&name)) else { continue };
+            match row.kind {
+                EntryKind::Directory => drop(directories.insert(row.node, path)),
+                EntryKind::File => {
+                    let (path, size) = (path.as_bytes().to_vec(), row.size.cast_unsigned());
+                    effects.push(FileEffect::Put { path, size, is_new: true });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes everything below a directory of a fork, from the leaves upwards.

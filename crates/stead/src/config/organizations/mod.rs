@@ -4,11 +4,12 @@ mod inline_records;
 mod json_records;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stead_core::Identity;
+use stead_core::managed::Ttl;
 use stead_core::organization::{
     AgentIndex, Grant, GrantReason, Membership, Organization, OrganizationAgent, OrganizationRecords,
     OrganizationSettings, RecordField, RecordRef,
@@ -38,6 +39,8 @@ pub struct OrganizationConfig {
     /// Globs of names that are hidden in its folders; `None` means the default ones.
     hide: Option<Vec<String>>,
     results: ResultFormat,
+    /// How long files in its folders live, if the folders are managed.
+    managed: Option<Ttl>,
 }
 
 /// The records of an organization, by kind. Each kind has a file, unless all are in the configuration file.
@@ -115,6 +118,7 @@ pub(super) fn read(
     stores: &[String],
     agents: &BTreeMap<String, AgentConfig>,
     hide: Option<&[String]>,
+    ttl: Ttl,
 ) -> ParsedOrganizations {
     let stores = StoreNames::new(stores);
     let (mut organizations, mut fingerprints) = (Vec::<OrganizationConfig>::new(), Vec::new());
@@ -123,7 +127,7 @@ pub(super) fn read(
             let files = json_records::files(&directory.join(path.value));
             fingerprints.extend(files.iter().map(|file| FileFingerprint::of(file)));
         }
-        if let Some(organization) = organization(&section, directory, &stores, hide) {
+        if let Some(organization) = organization(&section, directory, &stores, hide, ttl) {
             let id = organization.organization.id();
             let is_same =
                 |other: &OrganizationConfig| other.organization.id().to_lowercase() == id.to_lowercase();
@@ -146,11 +150,13 @@ fn organization(
     directory: &Path,
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
+    ttl: Ttl,
 ) -> Option<OrganizationConfig> {
     let store = section.required("store", "the name of the Store that has its folders");
     let store = store.and_then(|name| known_store(section, &name, stores));
     let settings = settings(section);
     let structured = section.boolean("structured").is_some_and(|boolean| boolean.value);
+    let is_managed = section.boolean("managed").is_some_and(|boolean| boolean.value);
     let mut positions = RecordPositions::default();
     let (records, record_files) = match section.text("path") {
         Some(path) => {
@@ -175,6 +181,7 @@ fn organization(
         record_files,
         hide: hide.map(<[String]>::to_vec),
         results: ResultFormat::structured_if(structured),
+        managed: is_managed.then_some(ttl),
     })
 }
 
@@ -255,6 +262,30 @@ impl OrganizationConfig {
         super::hides(self.hide.as_deref(), path)
     }
 
+    /// Whether its folders are managed Workspaces.
+    pub fn has_managed_folders(&self) -> bool {
+        self.managed.is_some()
+    }
+
+    /// The managed folders, each as a Workspace of one of those that may write there. None, if the folders aren't managed.
+    pub(crate) fn managed_folders(&self) -> Vec<WorkspaceConfig> {
+        let organization = &self.organization;
+        if self.managed.is_none() {
+            return Vec::new();
+        }
+        let mut folders: Vec<WorkspaceConfig> = Vec::new();
+        let mut known = HashSet::new();
+        for (agent, _) in organization.agents() {
+            let is_writer = |grant: &Grant| matches!(grant.reason, GrantReason::Owner | GrantReason::Member);
+            for grant in organization.grants(agent).filter(is_writer) {
+                if known.insert(organization.folder_directory(grant.folder)) {
+                    folders.push(self.workspace(grant));
+                }
+            }
+        }
+        folders
+    }
+
     /// What an agent of the organization sees, and which tools it has.
     fn agent(&self, agent: AgentIndex) -> AgentConfig {
         let organization = &self.organization;
@@ -279,6 +310,7 @@ impl OrganizationConfig {
             prefix: organization.folder_path(folder),
             scope,
             per: FilesPer::Agent,
+            fork: None,
             store: self.store.clone(),
             path: organization.folder_directory(folder),
             description: None,
@@ -289,7 +321,7 @@ impl OrganizationConfig {
             quota_root: is_writable.then(|| organization.owner_directory(folder)),
             ask: ApprovalPolicy::Never,
             title: Some(organization.folder_name(folder)),
-            managed: None,
+            managed: self.managed,
             root_mode: if reason == GrantReason::Owner { RootMode::Changeable } else { RootMode::Fixed },
         }
     }

@@ -55,6 +55,39 @@ fn renew(steads: &LiveSteads<CountingEntry>, agent: &str) {
 }
 
 #[test]
+fn a_refresh_that_began_before_other_records_came_takes_nothing_back_that_they_gave() {
+    let records = Records::new();
+    let steads = LiveSteads::of(&records.read());
+    let eve = get(&steads, "acme/eve");
+    let before = steads.stores();
+    steads.replace(&records.with_agents(&AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#))).unwrap();
+    renew(&steads, "acme/eve");
+    assert!(has_team(&eve, "it"));
+    let identity = Identity::agent("acme/eve");
+    assert!(!steads.refresh_entry(&identity, &eve, &before).unwrap());
+    assert!(has_team(&eve, "it"));
+    assert!(steads.refresh_entry(&identity, &eve, &steads.stores()).unwrap());
+    assert_eq!((has_team(&eve, "it"), eve.refreshed()), (true, 1));
+}
+
+#[test]
+fn a_reload_that_was_read_before_other_records_came_takes_nothing_back_that_they_gave() {
+    let records = Records::new();
+    let steads = LiveSteads::of(&records.read());
+    let eve = get(&steads, "acme/eve");
+    let read_before = records.with_agents(&AGENTS.replace(r#""zoe""#, r#""zoe", "teamId": "hr""#));
+    records.with_agents(&AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#));
+    renew(&steads, "acme/eve");
+    assert!(has_team(&eve, "it"));
+    steads.replace(&read_before).unwrap();
+    let config = steads.config();
+    let (member, eve_index) = config.member("acme/eve").unwrap();
+    assert!(member.organization.team_of(eve_index).is_some(), "the newer records are in use");
+    renew(&steads, "acme/eve");
+    assert!(has_team(&eve, "it"));
+}
+
+#[test]
 fn f69_other_records_open_nothing_and_each_entry_is_opened_again_at_its_next_use() {
     let records = Records::new();
     let steads = LiveSteads::of(&records.read());
@@ -192,4 +225,50 @@ fn f69_other_records_take_effect_while_a_slow_host_keeps_a_reload_waiting() {
     std::thread::sleep(Duration::from_millis(30));
     renew(&steads, "acme/eve");
     assert!(has_team(&eve, "it"));
+}
+
+#[test]
+fn f141_the_tools_of_an_agent_are_cached_until_its_organization_team_or_own_record_changes() {
+    let records = Records::new();
+    let organization = |tools: &str| format!(r#"{{ "id": "acme", "toolWhitelist": [{tools}] }}"#);
+    records.write("org.json", &organization(r#""read_file", "write_file""#));
+    let steads = LiveSteads::of(&records.read());
+    let [ann, bob] = ["acme/ann", "acme/bob"].map(|agent| get(&steads, agent));
+    let tools =
+        |entry: &CountingEntry| entry.stead.lock().tools().iter().map(|tool| tool.name).collect::<Vec<_>>();
+    assert_eq!(tools(&ann), ["read_file", "write_file"]);
+    let all: &[&str] = &["list_folders", "read_file", "write_file"];
+    let changes = [
+        ("org.json", organization(r#""list_folders", "read_file", "write_file""#), all, all),
+        (
+            "teams.json",
+            TEAMS.replace(r#""hr""#, r#""hr", "toolWhitelist": ["list_folders", "write_file"]"#),
+            &["list_folders", "write_file"],
+            all,
+        ),
+        (
+            "agents.json",
+            AGENTS.replace(r#""ann""#, r#""ann", "toolWhitelist": ["write_file"]"#),
+            &["write_file"],
+            all,
+        ),
+        ("agents.json", AGENTS.to_owned(), &["list_folders", "write_file"], all),
+    ];
+    for (file, text, of_ann, of_bob) in changes {
+        records.write(file, &text);
+        steads.replace(&records.read()).unwrap();
+        let check = || {
+            for (agent, entry, expected) in [("acme/ann", &ann, of_ann), ("acme/bob", &bob, of_bob)] {
+                renew(&steads, agent);
+                assert_eq!(tools(entry), expected, "{text}");
+            }
+            opened(&steads)
+        };
+        let after_change = check();
+        assert_eq!(
+            (check(), check()),
+            (after_change, after_change),
+            "without a change nothing is opened again"
+        );
+    }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::clock::Timestamp;
 use crate::history::merge::merge;
 use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
-use crate::store::{ContentId, NodeKind, StorePath};
+use crate::store::{ContentId, NodeKind, NodeStateFields, StorePath};
 
 const ROOT: NodeId = NodeId(1);
 
@@ -60,7 +60,7 @@ impl Tree {
     fn insert(&mut self, path: &str, kind: NodeKind, bytes: Option<&[u8]>) {
         let (parent, name) = self.place(path);
         self.next += 1;
-        let state = NodeState {
+        let state = NodeStateFields {
             parent,
             name,
             path: StorePath::from_checked(path),
@@ -70,7 +70,7 @@ impl Tree {
             size: bytes.map_or(0, |bytes| bytes.len() as u64),
             content: bytes.map(content),
         };
-        self.nodes.insert(NodeId(self.next), state);
+        self.nodes.insert(NodeId(self.next), state.into());
     }
 
     /// Writes a file. An existing one keeps its node.
@@ -166,9 +166,10 @@ impl Tree {
             let content = match &desired.content {
                 PlannedContent::Stored(stored) => Some(stored.clone()),
                 PlannedContent::Merged(bytes) => Some(content(bytes)),
+                PlannedContent::Drafted(_) => unreachable!("the view of these tests stores nothing"),
                 PlannedContent::None => None,
             };
-            let state = NodeState {
+            let state = NodeStateFields {
                 parent: desired.parent,
                 name: desired.name.clone(),
                 path: StorePath::empty(),
@@ -178,7 +179,7 @@ impl Tree {
                 size: 0,
                 content,
             };
-            result.nodes.insert(node, state);
+            result.nodes.insert(node, state.into());
         }
         result.update_paths();
         result
@@ -200,6 +201,10 @@ impl MergeView for TreeView<'_> {
 
     fn parent(&mut self, node: NodeId) -> StoreResult<Option<NodeId>> {
         Ok(self.0.nodes.get(&node).map(|state| state.parent))
+    }
+
+    fn decided(&mut self) -> StoreResult<()> {
+        Ok(())
     }
 
     fn merge_text(

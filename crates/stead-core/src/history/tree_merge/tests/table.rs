@@ -338,7 +338,17 @@ fn g21_an_execute_bit_and_a_content_are_both_taken() {
     Case::new(file, |one| one.chmod("f", 0o755), |other| other.write("f", "new\n"))
         .merges_to(|tree| tree.write("f", "new\n").chmod("f", 0o755));
     Case::new(file, |one| one.chmod("f", 0o755), |other| other.chmod("f", 0o600))
-        .merges_to(|tree| tree.chmod("f", 0o711));
+        .merges_to(|tree| tree.chmod("f", 0o700));
+}
+
+#[test]
+fn g21_a_merge_of_modes_allows_nothing_that_one_side_took_away() {
+    Case::new(file, |one| one.chmod("f", 0o777), |other| other.chmod("f", 0o600))
+        .merges_to(|tree| tree.chmod("f", 0o700));
+    Case::new(file, |one| one.chmod("f", 0o444), |other| other.chmod("f", 0o640))
+        .merges_to(|tree| tree.chmod("f", 0o440));
+    Case::new(file, |one| one.chmod("f", 0o744), |other| other.chmod("f", 0o664))
+        .merges_to(|tree| tree.chmod("f", 0o764));
 }
 
 #[test]
@@ -354,6 +364,28 @@ fn g22_binary_content_is_taken_whole_or_in_conflict() {
         |other| other.write("b", "\0\n1\n2\n3\nfour\n"),
     )
     .conflicts_with(&[("b", TreeConflictKind::Content)]);
+}
+
+#[test]
+fn g22_a_nul_makes_content_binary_in_the_first_8_000_bytes_only() {
+    // Both ends are changed, so that lines would merge.
+    let text = |nul_at: usize, first: &str, last: &str| {
+        let padding = "padding\n".repeat(nul_at.div_ceil(8));
+        let mut bytes = format!("{first}\n{padding}\n").into_bytes();
+        bytes.truncate(nul_at);
+        bytes.extend(format!("\0\nmiddle\nmiddle\n{last}\n").bytes());
+        String::from_utf8(bytes).unwrap()
+    };
+    let case = |nul_at| {
+        Case::new(
+            |base| base.write("b", &text(nul_at, "1", "9")),
+            |one| one.write("b", &text(nul_at, "a", "9")),
+            |other| other.write("b", &text(nul_at, "1", "z")),
+        )
+    };
+    assert_eq!(text(8_000, "1", "9").find('\0'), Some(8_000));
+    case(7_999).conflicts_with(&[("b", TreeConflictKind::Content)]);
+    case(8_000).merges_to(|tree| tree.write("b", &text(8_000, "a", "z")));
 }
 
 #[test]

@@ -127,6 +127,30 @@ fn f112_to_f114_a_quota_is_warned_of_from_90_percent_and_only_differences_count(
     let moved =
         json!({ "sourceFolderId": id, "sourceFilename": "f0", "destFolderId": shared, "destFilename": "f" });
     assert!(call_json(&marcus, "move_file_by_id", moved)["warning"].is_string());
+    // At the limit on files, no tool makes another one; a file that exists can still be written.
+    write(&marcus, &id, "last", "");
+    let new = json!({ "folderId": id, "filename": "more", "content": "" });
+    let copy =
+        json!({ "sourceFolderId": id, "sourceFilename": "a", "destFolderId": id, "destFilename": "more" });
+    for (tool, arguments) in
+        [("write_file_by_id", new.clone()), ("append_to_file_by_id", new), ("copy_file_by_id", copy)]
+    {
+        let refused = failure(&marcus, tool, arguments);
+        assert_eq!(refused.kind, ErrorKind::Quota, "{tool}: {refused}");
+        assert!(refused.message.contains("only 10 are allowed; 10 are in use"), "{tool}: {refused}");
+        assert!(refused.message.ends_with("Used: 1 of 100 bytes and 10 of 10 files"), "{tool}: {refused}");
+        assert_eq!(office.content("marcus/private", "more"), None, "{tool}");
+    }
+    write(&marcus, &id, "last", "written");
+    assert_eq!(office.content("marcus/private", "last").unwrap(), b"written");
+}
+
+#[test]
+fn f113_without_settings_agents_have_1000_files_and_100_mb_and_teams_2000_and_1_gb() {
+    let settings = Organization::new(records()).unwrap().settings().clone();
+    let limits = |quota: QuotaLimits| (quota.files, quota.bytes, quota.file_bytes);
+    assert_eq!(limits(settings.agent_quota), (Some(1_000), Some(100_000_000), None));
+    assert_eq!(limits(settings.team_quota), (Some(2_000), Some(1_000_000_000), None));
 }
 
 #[test]

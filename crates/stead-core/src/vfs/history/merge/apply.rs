@@ -2,29 +2,40 @@
 //! planned again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::history::diff::MAX_DIFF_SIZE;
 use crate::history::text_merge::{MergeLabels, has_markers};
 use crate::history::tree_merge::{TreeConflict, TreeConflictKind, TreeMergePlan, plan_merge};
-use crate::history::{RevertPlan, RevertSteps};
+use crate::history::{PlannedContent, PlannedNode, RevertPlan, RevertSteps};
 use crate::monitor::check_not_stopped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    CompanionRecord, CurrentNode, ForkSides, NewForkSync, NodeId, RevisionNumber, SidesQuery, Store,
-    StoreError, StorePath, StoreResult,
+    CompanionRecord, ContentRef, ForkSides, MergeDrafts, NewForkSync, NodeId, NodeState, RevisionNumber,
+    SidesQuery, Store, StoreError, StorePath, StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::history::execute::is_race;
+use crate::vfs::history::execute::{NOT_SHOWN, is_race};
 use crate::vfs::history::merge::choices::RuleChoices;
 use crate::vfs::history::merge::describe::MergeConflictKind;
+use crate::vfs::history::merge::manifest::RowEdits;
 use crate::vfs::history::merge::plan::{
     Direction, SideView, expected_directories, free_paths, node_sides, nodes_by_path, order, side_changes,
+    sides_of,
 };
+use crate::vfs::history::merge::progress::MergeProgress;
 use crate::vfs::history::merge::records::{CommittedMerge, last_merge, merge_records};
-use crate::vfs::history::merge::{ForkHandle, MergeChange, MergeOptions, MergeResult, authors, store_error};
-use crate::vfs::history::undo::PathConflict;
+use crate::vfs::history::merge::texts::{MergedTexts, TextsNeeded};
+use crate::vfs::history::merge::withheld::Withheld;
+use crate::vfs::history::merge::{
+    ChangedContent, ForkHandle, ForkState, MergeAction, MergeChange, MergeChoice, MergeOptions, MergeResult,
+    authors, store_error,
+};
+use crate::vfs::history::undo::{PathChange, PathConflict};
 use crate::vfs::history::{StoreGroup, read_content};
+use crate::workspace::Workspace;
 
 /// How often a merge is planned again because something changed in the meantime.
 const MAX_ATTEMPTS: usize = 8;
@@ -36,7 +47,25 @@ struct Planned {
     reported: Vec<TreeConflict>,
     /// Whether rules decided conflicts.
     has_decided: bool,
+    /// Whether rules have taken the target's side.
+    gives_up_fork: bool,
+    /// The files of which a part is taken, and what they are expected to have.
+    parts: Vec<(Option<NodeState>, Arc<Vec<u8>>)>,
+    /// The merged texts, which are drafts until a change has used them. They are held, and not read.
+    _drafts: Option<Box<dyn MergeDrafts>>,
 }
+
+/// What a plan of sides needs beside them.
+struct SidesPlanner<'a, 'w> {
+    fork: ForkHandle<'a>,
+    direction: Direction,
+    group: &'a StoreGroup<'w>,
+    options: &'a MergeOptions,
+    progress: &'a MergeProgress,
+}
+
+/// Beside looking at the nodes: for each node, that it is decided, its step, its line authors, and that the fork takes it in.
+const UNITS_PER_NODE: usize = 4;
 
 impl Call<'_> {
     pub(super) fn merge_fork(
@@ -47,8 +76,9 @@ impl Call<'_> {
     ) -> Result<MergeResult> {
         self.set_dry_run(options.dry_run);
         let group = self.merge_group(prefix, Access::Restore)?;
+        let progress = MergeProgress::of(self);
         for _ in 0..MAX_ATTEMPTS {
-            match self.merge_once(prefix, &group, fork, options)? {
+            match self.merge_once(prefix, &group, fork, options, &progress)? {
                 Some(result) => return Ok(result),
                 None => check_not_stopped(self.cancellation_monitor().as_ref())
                     .map_err(|cause| store_error(prefix, cause))?,
@@ -64,46 +94,100 @@ impl Call<'_> {
         group: &StoreGroup<'_>,
         fork: ForkHandle<'_>,
         options: &MergeOptions,
+        progress: &MergeProgress,
     ) -> Result<Option<MergeResult>> {
         let failed = |cause| store_error(prefix, cause);
         let target = &**group.store;
-        if !options.dry_run {
-            self.finish_merge(target, fork).map_err(failed)?;
+        if !options.dry_run || options.finish_earlier {
+            self.finish_merge(target, fork, progress).map_err(failed)?;
         }
-        let sides = self.fork_sides(fork, SidesQuery::SinceSync).map_err(failed)?;
+        let mut sides =
+            self.fork_sides(fork, SidesQuery::SinceSync, &BTreeSet::new(), progress).map_err(failed)?;
+        progress.expect(sides.nodes.len() * UNITS_PER_NODE);
         check_target(&sides, target).map_err(failed)?;
-        let mut result = MergeResult::default();
-        let top = group.workspaces[0].mount().path();
+        let withheld = self.withhold_from_merge(&mut sides, group);
+        let has_to_compare = options.with_contents || options.fork_state.is_some();
+        let fork_state =
+            has_to_compare.then(|| ForkState::of(&side_changes(&sides, &sides.in_fork, &BTreeSet::new())));
+        if options.fork_state.is_some_and(|shown| Some(shown) != fork_state) {
+            return Err(Error::ReviewOutdated { path: prefix.clone() });
+        }
+        let mut result = MergeResult { fork_state, ..MergeResult::default() };
         let unresolved = self.unresolved_markers(&sides, target).map_err(failed)?;
-        let planned = self.plan_sides(&sides, Direction::IntoTarget, target, top, options).map_err(failed)?;
-        for conflict in &planned.plan.conflicts {
+        let planner = SidesPlanner { fork, direction: Direction::IntoTarget, group, options, progress };
+        let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
+        for (state, expected) in &planned.parts {
+            if !has_content(target, state.as_ref(), expected).map_err(failed)? {
+                let path = state.as_ref().and_then(|state| self.logical_path(group, &state.path));
+                return Err(Error::ReviewOutdated { path: path.unwrap_or_else(|| prefix.clone()) });
+            }
+        }
+        let unseen = self.unseen_fork_changes(group, &sides, &planned.plan.left_out, options);
+        let is_seen = |node: NodeId| !unseen.contains_key(&node);
+        for conflict in planned.plan.conflicts.iter().filter(|conflict| is_seen(conflict.node)) {
             let described = self.describe_conflict(group, conflict, Direction::IntoTarget, options);
             result.conflicts.push(described.map_err(failed)?);
         }
-        for conflict in &unresolved {
+        // What is left out or replaced brings no markers into the target.
+        let brings_markers = |conflict: &&TreeConflict| {
+            let sides = &conflict.sides;
+            let choice = self.choice_for(
+                group,
+                options,
+                &[sides.base.as_ref(), sides.ours.as_ref(), sides.theirs.as_ref()],
+            );
+            !matches!(choice, Some(MergeChoice::LeaveOut | MergeChoice::Drop | MergeChoice::Content(_)))
+        };
+        for conflict in unresolved.iter().filter(brings_markers) {
             let kind = MergeConflictKind::Unresolved;
             let described = self.describe_sides(group, conflict, kind, Direction::IntoTarget, options);
             result.conflicts.push(described.map_err(failed)?);
         }
-        let left_out = planned.plan.left_out.clone();
-        result.left_out = self.left_out_paths(group, &sides, &left_out);
+        let (left_out, in_part) = (planned.plan.left_out.clone(), planned.plan.in_part.clone());
+        self.set_left_out(&mut result, group, &sides, &left_out);
+        let contents = match options.with_contents {
+            true => changed_contents(target, &planned.plan.targets, &sides).map_err(failed)?,
+            false => HashMap::new(),
+        };
         let free = free_paths(&sides, Direction::IntoTarget);
-        let mut steps =
-            order(group, revert_plan(planned.plan.targets), &sides.in_target, free).map_err(failed)?;
-        for conflict in &steps.conflicts {
-            let sides = node_sides(&sides, Direction::IntoTarget).remove(&conflict.node).unwrap_or_default();
+        let plan = revert_plan(std::mem::take(&mut planned.plan.targets));
+        let monitor = self.cancellation_monitor();
+        let mut steps = order(group, plan, &sides.in_target, free, monitor.as_ref()).map_err(failed)?;
+        // A node that the target has elsewhere keeps its id there.
+        steps.revive.retain(|_, node| !withheld.used_ids.contains(node));
+        for conflict in steps.conflicts.iter().filter(|conflict| is_seen(conflict.node)) {
+            let sides = sides_of(&sides, Direction::IntoTarget, conflict.node);
             let (node, kind, related) = (conflict.node, TreeConflictKind::NameTaken, Vec::new());
             let conflict = TreeConflict { node, kind, sides, related, aliases: Vec::new() };
             let described = self.describe_conflict(group, &conflict, Direction::IntoTarget, options);
             result.conflicts.push(described.map_err(failed)?);
         }
         result.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
-        let (changes, refused) = self.authorize_changes(group, &steps)?;
+        let (changes, mut refused) = self.authorize_changes(group, &steps)?;
+        refused.extend(unseen);
+        // Something that takes the place of something else is a change of its own at the same path.
+        let contents: HashMap<(VfsPath, MergeAction), ChangedContent> = steps
+            .changes
+            .iter()
+            .filter_map(|change| {
+                let content = contents.get(&change.node)?.clone();
+                Some(((self.logical_path(group, &change.path)?, change.action.into()), content))
+            })
+            .collect();
         result.changes = changes
             .into_iter()
-            .map(|change| MergeChange { path: change.path, from: change.from, action: change.action.into() })
+            .map(|PathChange { path, from, action }| {
+                let key = (path, MergeAction::from(action));
+                let content = contents.get(&key).cloned();
+                let (path, action) = key;
+                MergeChange { path, from, action, content }
+            })
             .collect();
         result.refused = self.refused_merge_paths(group, &steps, &sides, refused);
+        let row_edits = RowEdits::plan(fork, Direction::IntoTarget).map_err(failed)?;
+        let row_edits = row_edits.leave_out(&sides, &left_out);
+        result.refused.extend(self.refused_tags(group, &steps, &row_edits)?);
+        result.retagged = self.visible_retagged(group, &row_edits);
         if !result.refused.is_empty() {
             self.set_refused(ErrorKind::Denied);
         } else if !result.conflicts.is_empty() {
@@ -113,31 +197,46 @@ impl Call<'_> {
             return Ok(Some(result));
         }
         let has_fork_changes = !side_changes(&sides, &sides.in_fork, &left_out).is_empty();
-        if steps.steps.is_empty() && !planned.has_decided && !has_fork_changes {
+        let has_tags = row_edits.are_needed();
+        if steps.steps.is_empty() && !planned.has_decided && !has_fork_changes && !has_tags {
             result.done = true;
             return Ok(Some(result));
         }
         self.guard_subtrees(group, &mut steps);
+        result.fork_gave_up = planned.gives_up_fork;
         let operation = self.operation();
-        let committed = if steps.steps.is_empty() {
+        let committed = if steps.steps.is_empty() && !has_tags {
             // The target has all of it already, or the rules leave it as it is: only the fork's base changes.
             let (fork_revision, target_revision) = (sides.revision, sides.target_revision);
-            CommittedMerge { operation, fork_revision, target_revision, left_out }
+            CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }
         } else {
-            let own_ids = sides.target_ids.as_ref();
-            let expected = expected_directories(&steps, &sides.in_target, own_ids);
-            let mut records = merge_records(fork.fork, fork.store.id(), operation, sides.revision, &left_out)
+            let expected = expected_directories(&steps, &sides.in_target, sides.target_ids.as_ref());
+            let (fork_revision, has_own_ids) = (sides.revision, sides.target_ids.is_some());
+            let node_count = sides.nodes.len();
+            // From here on the steps say everything, and each of them takes memory in the Store.
+            drop(sides);
+            let mut records =
+                merge_records(fork.fork, fork.store.id(), operation, fork_revision, &left_out, &in_part)
+                    .map_err(failed)?;
+            authors::add_line_authors(self, &steps, fork.store, has_own_ids, progress, &mut records)
                 .map_err(failed)?;
-            records.extend(
-                authors::line_author_records(self, &steps, fork.store, own_ids.is_some()).map_err(failed)?,
-            );
             // A Store with ids of its own gives what is new an id of its own.
-            let revive = if own_ids.is_some() { BTreeMap::new() } else { std::mem::take(&mut steps.revive) };
-            let steps = std::mem::take(&mut steps.steps);
+            let revive = if has_own_ids { BTreeMap::new() } else { std::mem::take(&mut steps.revive) };
+            let RevertSteps { steps, .. } = steps;
+            records.extend(row_edits.into_records());
+            let monitor = progress.of_change(self.cancellation_monitor(), node_count);
             let applied = self.apply_with(target, steps, ChangeStage::Intermediate, |change| {
-                change.records.extend(records);
+                if change.steps.is_empty() {
+                    // Tags alone make a revision, so that the merge has a place in the history.
+                    change.blind_at = Some(group.workspaces[0].mount().path().clone());
+                    change.quotas.clear();
+                }
+                // The only list of them: there may be one for each file.
+                records.append(&mut change.records);
+                change.records = records;
                 change.revive = revive;
                 change.expect_nodes.extend(expected);
+                change.monitor = monitor.or(change.monitor.take());
             });
             let applied = match applied {
                 Err(cause) if is_race(&cause) => return Ok(None),
@@ -151,10 +250,11 @@ impl Call<'_> {
                 result.done = true;
                 return Ok(Some(result));
             };
-            CommittedMerge { operation, fork_revision: sides.revision, target_revision, left_out }
+            CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }
         };
         // The merge is made. If the fork can't take in the result now, its next merge, update or diff does it.
-        let _ = self.take_in_merge(target, fork, &committed);
+        drop(planned);
+        let _ = self.take_in_merge(target, fork, &committed, progress);
         result.done = true;
         Ok(Some(result))
     }
@@ -169,19 +269,24 @@ impl Call<'_> {
         let group = self.merge_group(prefix, Access::Restore)?;
         let failed = |cause| store_error(prefix, cause);
         // Says so if the fork can only be compared with its base.
-        fork.store.require_forks().and_then(|forks| forks.target()).map_err(failed)?;
+        let target = fork.store.require_forks().and_then(|forks| forks.target()).map_err(failed)?;
+        let view = self.view_for_update(&group, fork, target)?;
+        let progress = &MergeProgress::of(self);
         for _ in 0..MAX_ATTEMPTS {
             check_not_stopped(self.cancellation_monitor().as_ref()).map_err(failed)?;
             if !options.dry_run {
                 // An update has no target Workspace: the record of a merge is read through the fork's own Store, which knows
                 // its target.
-                self.finish_merge_of(fork).map_err(failed)?;
+                self.finish_merge_of(fork, progress).map_err(failed)?;
             }
-            let sides = self.fork_sides(fork, SidesQuery::SinceSync).map_err(failed)?;
-            let top = group.workspaces[0].mount().path();
+            let (sides, withheld) = self
+                .sides_into_fork(fork, SidesQuery::SinceSync, &view, &|_| false, progress)
+                .map_err(failed)?;
+            progress.expect(sides.nodes.len() * 2);
             let store = &**group.store;
-            let planned =
-                self.plan_sides(&sides, Direction::IntoFork, store, top, options).map_err(failed)?;
+            let planner =
+                SidesPlanner { fork, direction: Direction::IntoFork, group: &group, options, progress };
+            let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
             let mut result = MergeResult::default();
             for conflict in &planned.reported {
                 let described = self.describe_conflict(&group, conflict, Direction::IntoFork, options);
@@ -189,25 +294,33 @@ impl Call<'_> {
             }
             result.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
             let free = free_paths(&sides, Direction::IntoFork);
-            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)
-                .map_err(failed)?;
+            let plan = revert_plan(std::mem::take(&mut planned.plan.targets));
+            let monitor = self.cancellation_monitor();
+            let steps = order(&group, plan, &sides.in_fork, free, monitor.as_ref()).map_err(failed)?;
             result.changes = self.visible_changes(&group, &steps);
-            result.left_out = self.left_out_paths(&group, &sides, &planned.plan.left_out);
+            self.set_left_out(&mut result, &group, &sides, &planned.plan.left_out);
+            let row_edits = RowEdits::plan(fork, Direction::IntoFork).map_err(failed)?;
+            let row_edits = row_edits.without(&withheld.paths);
+            result.retagged = self.visible_retagged(&group, &row_edits);
             if options.dry_run {
                 return Ok(result);
             }
-            let sync = new_sync(&sides, &planned, &steps, sides.target_revision, None, &BTreeSet::new());
+            let target_revision = sides.target_revision;
+            let sync = new_sync(&sides, &planned, &steps, target_revision, None, &BTreeSet::new(), &withheld);
             let has_target_changes =
                 !side_changes(&sides, &sides.in_target, &planned.plan.left_out).is_empty();
             let is_needed = !steps.steps.is_empty()
+                || row_edits.are_needed()
                 || sync.behind != sides.sync.behind
+                || sync.absent != sides.sync.absent
+                || sync.out_of_sight != sides.sync.out_of_sight
                 || planned.has_decided
                 || has_target_changes && planned.reported.is_empty();
             if !is_needed {
                 result.done = true;
                 return Ok(result);
             }
-            match self.apply_to_fork(store, steps, &sides.in_fork, sync) {
+            match self.apply_to_fork(store, steps, sides, sync, row_edits, progress) {
                 Err(cause) if is_race(&cause) => continue,
                 applied => applied.map_err(failed)?,
             }
@@ -221,19 +334,21 @@ impl Call<'_> {
         Err(failed(StoreError::Conflict))
     }
 
-    pub(super) fn fork_sides(&self, fork: ForkHandle<'_>, query: SidesQuery) -> StoreResult<ForkSides> {
-        fork.store.require_forks()?.sides(query)
+    pub(super) fn fork_sides(
+        &self,
+        fork: ForkHandle<'_>,
+        query: SidesQuery,
+        also: &BTreeSet<NodeId>,
+        progress: &MergeProgress,
+    ) -> StoreResult<ForkSides> {
+        let monitor = self.cancellation_monitor();
+        fork.store.require_forks()?.sides(query, also, &mut || progress.advance_or_stop(monitor.as_ref()))
     }
 
     /// Plans a merge in one direction. An update writes conflicts between markers, and leaves the others.
-    fn plan_sides(
-        &self,
-        sides: &ForkSides,
-        direction: Direction,
-        ours: &dyn Store,
-        top: &StorePath,
-        options: &MergeOptions,
-    ) -> StoreResult<Planned> {
+    fn plan_sides(&self, sides: &ForkSides, planner: &SidesPlanner<'_, '_>) -> StoreResult<Planned> {
+        let SidesPlanner { fork, direction, group, options, progress } = *planner;
+        let ours = &**group.store;
         let current = match direction {
             Direction::IntoTarget => &sides.in_target,
             Direction::IntoFork => &sides.in_fork,
@@ -241,20 +356,30 @@ impl Call<'_> {
         let monitor = self.cancellation_monitor();
         let by_path = nodes_by_path(sides, direction);
         let free = free_paths(sides, direction);
-        let mut view = SideView { ours, current, by_path, free, direction, monitor, merged_bytes: 0 };
+        let is_shown_or_made = !options.dry_run || options.with_contents;
+        let needed = if is_shown_or_made { TextsNeeded::Yes } else { TextsNeeded::No };
+        let texts = MergedTexts::new(&**fork.store, needed);
+        let is_unseen =
+            |path: &StorePath| direction == Direction::IntoTarget && self.logical_path(group, path).is_none();
+        let is_unseen = &is_unseen;
+        let mut view =
+            SideView { ours, current, by_path, free, is_unseen, direction, monitor, progress, texts };
         let mut choices = RuleChoices {
             rules: &options.rules,
             direction,
-            top,
+            visible_path: &|path| Some(options.path_for_rules(self.path_for_rules(group, path)?)),
             writes_markers: direction == Direction::IntoFork,
             unresolved: Vec::new(),
             has_decided: false,
+            gives_up_fork: false,
+            parts: Vec::new(),
         };
         let plan = plan_merge(node_sides(sides, direction), &mut choices, &mut view)?;
-        let RuleChoices { unresolved, has_decided, .. } = choices;
+        let drafts = view.texts.finish()?;
+        let RuleChoices { unresolved, has_decided, gives_up_fork, parts, .. } = choices;
         let mut seen = BTreeSet::new();
         let reported = unresolved.into_iter().filter(|conflict| seen.insert(conflict.node)).collect();
-        Ok(Planned { plan, reported, has_decided })
+        Ok(Planned { plan, reported, has_decided, gives_up_fork, parts, _drafts: drafts })
     }
 
     /// The files of the fork that an update wrote with markers and that still have them.
@@ -279,24 +404,30 @@ impl Call<'_> {
     }
 
     /// Lets the fork take in a merge that was committed before, if it has not.
-    fn finish_merge(&self, target: &dyn Store, fork: ForkHandle<'_>) -> StoreResult<()> {
+    fn finish_merge(
+        &self,
+        target: &dyn Store,
+        fork: ForkHandle<'_>,
+        progress: &MergeProgress,
+    ) -> StoreResult<()> {
         let Some(committed) = last_merge(target, fork.store.id())? else { return Ok(()) };
-        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
+        let ForkSides { sync, .. } =
+            self.fork_sides(fork, SidesQuery::BaseAndFork, &BTreeSet::new(), progress)?;
         // A merge that is older than the fork was one of another fork of the same name.
-        let is_taken_in = sides.sync.merges.contains(&committed.operation)
-            || sides.sync.target_revision >= committed.target_revision;
+        let is_taken_in =
+            sync.merges.contains(&committed.operation) || sync.target_revision >= committed.target_revision;
         if is_taken_in {
             return Ok(());
         }
-        self.take_in_merge(target, fork, &committed)
+        self.take_in_merge(target, fork, &committed, progress)
     }
 
     /// The same where only the fork is known: its target is one of the caller's Stores, or the record can't be read.
-    pub(super) fn finish_merge_of(&self, fork: ForkHandle<'_>) -> StoreResult<()> {
-        let sides = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
-        let target = self.vfs.workspaces().map(|workspace| workspace.mount().store());
-        match target.into_iter().find(|store| store.id() == sides.target) {
-            Some(target) => self.finish_merge(&**target, fork),
+    pub(super) fn finish_merge_of(&self, fork: ForkHandle<'_>, progress: &MergeProgress) -> StoreResult<()> {
+        let target_id = fork.store.require_forks()?.target()?;
+        let mut stores = self.vfs.workspaces().map(|workspace| workspace.mount().store());
+        match stores.find(|store| store.id() == target_id) {
+            Some(target) => self.finish_merge(&**target, fork, progress),
             None => Ok(()),
         }
     }
@@ -307,32 +438,46 @@ impl Call<'_> {
         target: &dyn Store,
         fork: ForkHandle<'_>,
         merge: &CommittedMerge,
+        progress: &MergeProgress,
     ) -> StoreResult<()> {
         let store = &**fork.store;
+        let Some(view) = self.view_after_merge(fork, target.id()) else { return Ok(()) };
         for _ in 0..MAX_ATTEMPTS {
-            let since_sync = self.fork_sides(fork, SidesQuery::BaseAndFork)?;
-            check_target(&since_sync, target)?;
-            if since_sync.sync.merges.contains(&merge.operation) {
+            let since_sync = {
+                let sides = self.fork_sides(fork, SidesQuery::BaseAndFork, &BTreeSet::new(), progress)?;
+                check_target(&sides, target)?;
+                sides.sync
+            };
+            if since_sync.merges.contains(&merge.operation) {
                 return Ok(());
             }
             let query = SidesQuery::AfterMerge {
                 fork_revision: merge.fork_revision,
                 target_revision: merge.target_revision,
             };
-            let mut sides = self.fork_sides(fork, query)?;
             let left_out = &merge.left_out;
-            sides.nodes.retain(|node, _| !left_out.contains(node));
+            let stays = |node: NodeId| left_out.contains(&node) || merge.in_part.contains(&node);
+            let (sides, withheld) = self.sides_into_fork(fork, query, &view, &stays, progress)?;
             let options = MergeOptions::default();
-            let top = StorePath::empty();
-            let planned = self.plan_sides(&sides, Direction::IntoFork, store, &top, &options)?;
             let group = StoreGroup { store: fork.store, workspaces: Vec::new() };
+            let planner = SidesPlanner {
+                fork,
+                direction: Direction::IntoFork,
+                group: &group,
+                options: &options,
+                progress,
+            };
+            let mut planned = self.plan_sides(&sides, &planner)?;
             let free = free_paths(&sides, Direction::IntoFork);
-            let steps = order(&group, revert_plan(planned.plan.targets.clone()), &sides.in_fork, free)?;
+            let plan = revert_plan(std::mem::take(&mut planned.plan.targets));
+            let steps = order(&group, plan, &sides.in_fork, free, None)?;
             let operation = Some(merge.operation);
             let target_revision = sides.target_revision;
-            let mut sync = new_sync(&sides, &planned, &steps, target_revision, operation, left_out);
-            sync.after = since_sync.sync.number;
-            match self.apply_to_fork(store, steps, &sides.in_fork, sync) {
+            let mut sync =
+                new_sync(&sides, &planned, &steps, target_revision, operation, left_out, &withheld);
+            sync.after = since_sync.number;
+            let row_edits = RowEdits::plan(fork, Direction::IntoFork)?.without(&withheld.paths);
+            match self.apply_to_fork(store, steps, sides, sync, row_edits, progress) {
                 Err(cause) if is_race(&cause) => {}
                 applied => return applied,
             }
@@ -343,15 +488,23 @@ impl Call<'_> {
     fn apply_to_fork(
         &self,
         store: &dyn Store,
-        mut steps: RevertSteps,
-        current: &HashMap<NodeId, CurrentNode>,
+        steps: RevertSteps,
+        sides: ForkSides,
         sync: NewForkSync,
+        row_edits: RowEdits,
+        progress: &MergeProgress,
     ) -> StoreResult<()> {
-        let expected = expected_directories(&steps, current, None);
-        let revive = std::mem::take(&mut steps.revive);
+        let expected = expected_directories(&steps, &sides.in_fork, None);
+        let RevertSteps { steps, revive, .. } = steps;
         let takes_in_merge = sync.merge.is_some();
-        self.apply_with(store, steps.steps, ChangeStage::Final, |change| {
+        let monitor = progress.of_change(self.cancellation_monitor(), sides.nodes.len());
+        drop(sides);
+        self.apply_with(store, steps, ChangeStage::Final, |change| {
+            change.monitor = monitor.or(change.monitor.take());
+            let manifest_revision = row_edits.as_of();
+            let sync = NewForkSync { manifest_revision, ..sync };
             change.records.push(CompanionRecord::ForkSync(Box::new(sync)));
+            change.records.extend(row_edits.into_records());
             change.revive = revive;
             change.expect_nodes.extend(expected);
             if takes_in_merge {
@@ -362,42 +515,96 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// The files that get other tags, by the paths that the caller may see.
+    fn visible_retagged(&self, group: &StoreGroup<'_>, edits: &RowEdits) -> Vec<VfsPath> {
+        let mut paths: Vec<_> = edits.retagged().filter_map(|path| self.logical_path(group, &path)).collect();
+        paths.sort();
+        paths
+    }
+
     /// What steps change, in the paths that the caller may see.
     fn visible_changes(&self, group: &StoreGroup<'_>, steps: &RevertSteps) -> Vec<MergeChange> {
         let mut changes: Vec<MergeChange> = steps
             .changes
             .iter()
             .filter_map(|change| {
-                let from = change.from.as_ref().and_then(|from| self.logical_path(group, from));
-                Some(MergeChange {
-                    path: self.logical_path(group, &change.path)?,
-                    from,
-                    action: change.action.into(),
-                })
+                let path = self.logical_path(group, &change.path);
+                let from = change.from.as_ref().map(|from| self.logical_path(group, from));
+                // What comes into sight or leaves it counts as added or removed.
+                let (path, from, action) = match (path, from) {
+                    (Some(path), Some(None)) => (path, None, MergeAction::Added),
+                    (Some(path), from) => (path, from.flatten(), change.action.into()),
+                    (None, from) => (from.flatten()?, None, MergeAction::Removed),
+                };
+                Some(MergeChange { path, from, action, content: None })
             })
             .collect();
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         changes
     }
 
-    fn left_out_paths(
+    /// Notes in a result what the rules left out.
+    fn set_left_out(
+        &self,
+        result: &mut MergeResult,
+        group: &StoreGroup<'_>,
+        sides: &ForkSides,
+        left_out: &BTreeSet<NodeId>,
+    ) {
+        for node in left_out {
+            let states = [&sides.in_fork, &sides.in_target].map(|side| side.get(node).map(|node| &node.path));
+            let base = sides.nodes.get(node).and_then(|base| base.as_ref()).map(|base| &base.path);
+            let mut paths = states.into_iter().flatten().chain(base);
+            match paths.find_map(|path| self.logical_path(group, path)) {
+                Some(path) => result.left_out.push(path),
+                None => result.left_out_unseen = true,
+            }
+        }
+        result.left_out.sort();
+        result.left_out.dedup();
+    }
+
+    /// What the rules say about a node with these states.
+    fn choice_for<'o>(
+        &self,
+        group: &StoreGroup<'_>,
+        options: &'o MergeOptions,
+        states: &[Option<&NodeState>],
+    ) -> Option<&'o MergeChoice> {
+        let paths = states
+            .iter()
+            .flatten()
+            .filter_map(|state| Some(options.path_for_rules(self.path_for_rules(group, &state.path)?)));
+        options.choice_for(&paths.collect::<Vec<_>>())
+    }
+
+    /// The nodes that the fork has changed where the caller can't look in the target, and why that is refused. It doesn't depend on
+    /// what is there.
+    fn unseen_fork_changes(
         &self,
         group: &StoreGroup<'_>,
         sides: &ForkSides,
         left_out: &BTreeSet<NodeId>,
-    ) -> Vec<VfsPath> {
-        let mut paths: Vec<VfsPath> = left_out
-            .iter()
-            .filter_map(|node| {
-                let states =
-                    [&sides.in_fork, &sides.in_target].map(|side| side.get(node).map(|node| &node.path));
-                let base = sides.nodes.get(node).and_then(|base| base.as_ref()).map(|base| &base.path);
-                states.into_iter().flatten().chain(base).find_map(|path| self.logical_path(group, path))
-            })
-            .collect();
-        paths.sort();
-        paths.dedup();
-        paths
+        options: &MergeOptions,
+    ) -> BTreeMap<NodeId, String> {
+        let place = |state: &NodeState| (state.parent, state.name.clone(), state.kind, state.mode);
+        let mut unseen = BTreeMap::new();
+        for (&node, base) in sides.nodes.iter().filter(|(node, _)| !left_out.contains(node)) {
+            let base = base.as_ref();
+            let in_fork = sides.in_fork.get(&node).and_then(|current| current.state.as_ref());
+            let is_changed = base.map(place) != in_fork.map(place)
+                || base.map(|state| &state.content) != in_fork.map(|state| &state.content);
+            let mut states = [base, in_fork].into_iter().flatten();
+            if !is_changed || states.all(|state| self.logical_path(group, &state.path).is_some()) {
+                continue;
+            }
+            let in_target = sides.in_target.get(&node).and_then(|current| current.state.as_ref());
+            let choice = self.choice_for(group, options, &[base, in_fork, in_target]);
+            if !matches!(choice, Some(MergeChoice::LeaveOut | MergeChoice::Drop)) {
+                unseen.insert(node, NOT_SHOWN.to_owned());
+            }
+        }
+        unseen
     }
 
     /// The refused nodes by paths that the caller may see. Those that it may not see are one entry.
@@ -413,15 +620,87 @@ impl Call<'_> {
             let changed = steps.changes.iter().filter(|change| change.node == node);
             let mut candidates =
                 changed.flat_map(|change| [Some(&change.path), change.from.as_ref()]).flatten();
-            let visible = candidates.find_map(|path| self.logical_path(group, path)).or_else(|| {
-                let current = sides.in_target.get(&node)?;
-                self.logical_path(group, &current.path)
-            });
+            let seen = |path: &StorePath| {
+                self.logical_path(group, path).or_else(|| self.path_in_nested(group.workspaces[0], path))
+            };
+            let base = sides.nodes.get(&node).and_then(Option::as_ref);
+            let visible = candidates
+                .find_map(seen)
+                .or_else(|| seen(&sides.in_target.get(&node)?.path))
+                .or_else(|| seen(&sides.in_fork.get(&node)?.path))
+                .or_else(|| seen(&base?.path));
             let path = visible.unwrap_or_else(|| group.workspaces[0].prefix().clone());
             paths.entry(path).or_insert(why);
         }
         paths.into_iter().map(|(path, why)| PathConflict { path, why }).collect()
     }
+}
+
+impl Call<'_> {
+    /// A path of the Store as rules name it, relative to the Workspace; `None` if the caller may not see it.
+    fn path_for_rules(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<String> {
+        let workspace = *group.workspaces.first()?;
+        let visible = self.logical_path(group, path).or_else(|| self.path_in_nested(workspace, path))?;
+        Some(visible.strip_prefix(workspace.prefix())?.to_owned())
+    }
+
+    /// Where a path in a Workspace's Store would be, if a nested Workspace that the caller may read is there instead: the path
+    /// itself if that Workspace shows it, otherwise the prefix of that Workspace.
+    fn path_in_nested(&self, workspace: &Workspace, path: &StorePath) -> Option<VfsPath> {
+        let relative_path = path.strip_prefix(workspace.mount().path())?;
+        let logical = workspace.prefix().join(std::str::from_utf8(relative_path).ok()?).ok()?;
+        let route = self.shared().router.route(&logical)?;
+        let nested = route.workspace;
+        let is_hidden = workspace.hide().hides(logical.strip_prefix(workspace.prefix())?);
+        let is_usable = nested.barrier().is_none() && self.shared().allows(nested, Access::Read);
+        if is_hidden || !is_usable || nested.prefix() == workspace.prefix() {
+            return None;
+        }
+        let shows_it = nested.mount().store().id() == workspace.mount().store().id()
+            && path.strip_prefix(nested.mount().path()) == Some(route.relative_path.as_bytes())
+            && !nested.hide().hides(route.relative_path);
+        Some(if shows_it { logical.clone() } else { nested.prefix().clone() })
+    }
+}
+
+/// Whether a file has this content.
+fn has_content(store: &dyn Store, state: Option<&NodeState>, expected: &[u8]) -> StoreResult<bool> {
+    match state.and_then(|state| state.content.as_ref()) {
+        Some(content) if content.size() == expected.len() as u64 => {
+            Ok(read_content(store, content)? == expected)
+        }
+        Some(_) => Ok(false),
+        None => Ok(expected.is_empty()),
+    }
+}
+
+/// The contents of planned nodes before and after.
+fn changed_contents(
+    store: &dyn Store,
+    targets: &BTreeMap<NodeId, PlannedNode>,
+    sides: &ForkSides,
+) -> StoreResult<HashMap<NodeId, ChangedContent>> {
+    let read = |content: &ContentRef| -> StoreResult<Option<Arc<Vec<u8>>>> {
+        let is_shown = content.size() <= MAX_DIFF_SIZE;
+        is_shown.then(|| read_content(store, content).map(Arc::new)).transpose()
+    };
+    let mut contents = HashMap::new();
+    for (&node, planned) in targets {
+        let before = sides.in_target.get(&node).and_then(|current| current.state.as_ref());
+        let kind = planned.desired.as_ref().map(|desired| desired.kind).or(before.map(|state| state.kind));
+        let Some(kind) = kind else { continue };
+        let mode_before = before.map(|state| state.mode);
+        let mode_after = planned.desired.as_ref().map(|desired| desired.mode);
+        let before = before.and_then(|state| state.content.as_ref()).map(&read).transpose()?.flatten();
+        let after = match planned.desired.as_ref().map(|desired| &desired.content) {
+            Some(PlannedContent::Stored(content)) => read(content)?,
+            Some(PlannedContent::Merged(bytes)) => Some(Arc::clone(bytes)),
+            Some(PlannedContent::Drafted(text)) => text.content().map(&read).transpose()?.flatten(),
+            Some(PlannedContent::None) | None => None,
+        };
+        contents.insert(node, ChangedContent { kind, before, after, mode_before, mode_after });
+    }
+    Ok(contents)
 }
 
 /// The record of a sync: what the fork has of its target after a change.
@@ -432,6 +711,7 @@ fn new_sync(
     target_revision: RevisionNumber,
     merge: Option<crate::identity::OperationId>,
     left_out: &BTreeSet<NodeId>,
+    withheld: &Withheld,
 ) -> NewForkSync {
     let marked = planned.plan.marked.clone();
     let in_conflict =
@@ -445,13 +725,32 @@ fn new_sync(
     behind.extend(left_out);
     behind.extend(planned.plan.conflicts.iter().map(|conflict| conflict.node));
     behind.extend(steps.conflicts.iter().map(|conflict| conflict.node));
+    let is_absent = |node: &NodeId| {
+        let is_gone = withheld.gone.contains(node) && !behind.contains(node);
+        is_gone || sides.sync.absent.contains(node) && withheld.is_withheld(*node)
+    };
+    let withheld_nodes = || withheld.gone.iter().chain(&withheld.unknown).copied();
+    let absent: BTreeSet<NodeId> = withheld_nodes().filter(is_absent).collect();
+    behind.extend(withheld_nodes());
+    behind.retain(|node| !absent.contains(node));
     let base_of = |node: NodeId| {
         let revision = sides.sync.behind.get(&node).copied().unwrap_or(sides.sync.target_revision);
         (node, revision)
     };
+    let out_of_sight = withheld.gone.iter().copied().filter(|node| behind.contains(node)).collect();
     let behind = behind.into_iter().map(base_of).collect();
     let (after, based_on) = (sides.sync.number, sides.sync.counting);
-    NewForkSync { after, based_on, target_revision, merge, behind, marked }
+    NewForkSync {
+        after,
+        based_on,
+        target_revision,
+        manifest_revision: None,
+        merge,
+        behind,
+        absent,
+        out_of_sight,
+        marked,
+    }
 }
 
 fn revert_plan(targets: BTreeMap<NodeId, crate::history::PlannedNode>) -> RevertPlan {

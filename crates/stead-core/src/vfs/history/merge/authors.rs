@@ -1,28 +1,32 @@
 //! Who wrote each line of a file that a merge takes from a fork: stored with the merge, so that blame knows it after the fork
 //! is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::blame::blame;
-use crate::history::{RevertAction, RevertSteps};
+use crate::history::{RevertAction, RevertChange, RevertSteps};
 use crate::identity::{Operation, OperationId};
+use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
-    CompanionRecord, CompanionRow, Content, ContentRef, NodeId, NodeState, RecordKind, RevisionNumber,
-    RevisionQuery, Step, Store, StoreError, StorePath, StoreResult,
+    CompanionRecord, CompanionRow, Content, ContentRef, NodeChange, NodeId, NodeState, RecordKind, Revision,
+    RevisionNumber, RevisionQuery, Step, Store, StorePath, StoreResult,
 };
 use crate::text_encoding::TextEncoding;
 use crate::vfs::call::Call;
+use crate::vfs::history::merge::progress::MergeProgress;
 use crate::vfs::history::read_content;
 
 /// The largest file whose lines get authors, and the largest sum of its versions, in bytes.
 const MAX_SIZE: u64 = 8 << 20;
 /// The most versions of a file that are compared.
 const MAX_VERSIONS: usize = 200;
-/// How many revisions of a fork are read at once.
+/// How many revisions of a fork are read at once at most, and how many changes of nodes these should have.
 const REVISIONS_PER_PAGE: usize = 500;
+const CHANGES_PER_PAGE: usize = 1_000;
 
 fn kind() -> RecordKind {
     RecordKind::new("line_authors").expect("the name is a valid kind")
@@ -49,8 +53,11 @@ struct LineAuthors {
 struct AuthorRow {
     operation: OperationId,
     agent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     thread: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     organization: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     team: Option<String>,
     tool: String,
     at: i64,
@@ -88,99 +95,146 @@ impl AuthorRow {
     }
 }
 
-/// The rows with the authors of the lines of each file that steps write from a fork. With `by_path`, they are found by the path
-/// of the file instead of its node.
-pub(super) fn line_author_records(
+/// Adds the rows with the authors of the lines of each file that steps write from a fork. With `by_path`, they are found by the
+/// path of the file instead of its node.
+pub(super) fn add_line_authors(
     call: &Call<'_>,
     steps: &RevertSteps,
     fork: &Arc<dyn Store>,
     by_path: bool,
-) -> StoreResult<Vec<CompanionRecord>> {
-    let mut written: BTreeMap<&StorePath, (usize, Option<&[u8]>)> = BTreeMap::new();
-    for (index, step) in steps.steps.iter().enumerate() {
-        if let Step::Write { at, content, .. } = step {
-            let merged = match content {
-                Content::Bytes(bytes) => Some(&**bytes),
-                Content::Stored(_) | Content::Sealed(_) => None,
-            };
-            written.insert(&at.path, (index, merged));
-        }
-    }
-    let is_written = |action: RevertAction| {
-        matches!(action, RevertAction::Restored | RevertAction::Reverted | RevertAction::Merged)
-    };
-    let changes: Vec<_> = steps
-        .changes
+    progress: &MergeProgress,
+    records: &mut Vec<CompanionRecord>,
+) -> StoreResult<()> {
+    let monitor = call.cancellation_monitor();
+    let written: HashMap<&StorePath, usize> = steps
+        .steps
         .iter()
-        .filter(|change| is_written(change.action) && written.contains_key(&change.path))
+        .enumerate()
+        .filter_map(|(index, step)| Some((written_content(step)?.0, index)))
         .collect();
-    let nodes = changes.iter().map(|change| change.node).collect();
-    let mut histories = contents_of(call, &**fork, &nodes)?;
-    let mut records = Vec::new();
-    for change in changes {
-        let (step, merged) = written[&change.path];
-        call.check_not_stopped().map_err(|_| StoreError::Conflict)?;
-        let versions = histories.remove(&change.node).unwrap_or_default();
-        let Some(authors) = line_authors(&**fork, &versions, merged)? else { continue };
-        let data = serde_json::to_string(&authors).expect("authors can be written as JSON");
+    let is_written = |change: &&RevertChange| {
+        let action = change.action;
+        matches!(action, RevertAction::Restored | RevertAction::Reverted | RevertAction::Merged)
+            && written.contains_key(&change.path)
+    };
+    let changes = || steps.changes.iter().filter(is_written);
+    let mut histories = Histories::load(&**fork, changes().map(|change| change.node), monitor.as_ref())?;
+    records.reserve(histories.by_node.len());
+    for change in changes() {
+        progress.advance_or_stop(monitor.as_ref())?;
+        let step = written[&change.path];
+        let versions = histories.by_node.remove(&change.node).unwrap_or_default();
+        let content = steps.steps.get(step).and_then(written_content).map(|(_, content)| content);
+        let merged = match content {
+            Some(Content::Bytes(bytes)) => Some(Cow::Borrowed(&**bytes)),
+            Some(Content::Stored(draft)) if change.action == RevertAction::Merged => {
+                if draft.size() > MAX_SIZE {
+                    continue;
+                }
+                Some(Cow::Owned(read_content(&**fork, draft)?))
+            }
+            _ => None,
+        };
+        let authors = line_authors(&**fork, &versions, &histories.operations, merged.as_deref())?;
+        let Some(authors) = authors else { continue };
+        let mut data = serde_json::to_string(&authors).expect("authors can be written as JSON");
         // Authors that don't fit into a row are left out: then the lines belong to the merge.
-        let key = match by_path {
+        let mut key = match by_path {
             true => path_key(call.operation(), &change.path),
             false => key(call.operation(), change.node),
         };
+        // There is a row for each file until the change is made.
+        data.shrink_to_fit();
+        key.shrink_to_fit();
         if let Ok(row) = CompanionRow::put(kind(), key, data) {
             records.push(CompanionRecord::Row(row.filled_from(step)));
         }
     }
-    Ok(records)
+    Ok(())
 }
 
-/// A content that a node had, and the operation that wrote it; `None` for what it had before the fork.
-type Version = (ContentRef, Option<Operation>);
+/// What a step writes, and where.
+fn written_content(step: &Step) -> Option<(&StorePath, &Content)> {
+    match step {
+        Step::Write { at, content, .. } => Some((&at.path, content)),
+        _ => None,
+    }
+}
 
-/// The contents that these nodes had in a fork, oldest first. The fork's history is read once, however many nodes there are.
-fn contents_of(
-    call: &Call<'_>,
-    fork: &dyn Store,
-    nodes: &BTreeSet<NodeId>,
-) -> StoreResult<BTreeMap<NodeId, Vec<Version>>> {
-    let mut found: BTreeMap<NodeId, Vec<Version>> = BTreeMap::new();
-    let mut query = RevisionQuery { limit: REVISIONS_PER_PAGE, ..RevisionQuery::all() };
-    loop {
-        call.check_not_stopped().map_err(|_| StoreError::Conflict)?;
-        let revisions = fork.require_history()?.revisions(&query)?.revisions;
-        // Newest first.
-        for revision in &revisions {
-            for change in revision.changes.iter().filter(|change| nodes.contains(&change.node)) {
-                let versions = found.entry(change.node).or_default();
-                if versions.len() >= MAX_VERSIONS {
-                    continue;
-                }
-                // The last one so far is what the node had before the change that was seen before this one.
-                if versions.last().is_some_and(|(_, operation)| operation.is_none()) {
-                    versions.pop();
-                }
-                let content =
-                    |state: &Option<NodeState>| state.as_ref().and_then(|state| state.content.clone());
-                if let Some(after) = content(&change.after) {
-                    versions.push((after, Some(revision.operation.clone())));
-                }
-                if let Some(before) = content(&change.before) {
-                    versions.push((before, None));
-                }
+/// A content that a node had, and the operation that wrote it, by its index; `None` for what it had before the fork.
+type Version = (ContentRef, Option<usize>);
+
+/// The contents that nodes had in a fork, oldest first.
+#[derive(Default)]
+struct Histories {
+    by_node: HashMap<NodeId, Vec<Version>>,
+    operations: Vec<Operation>,
+}
+
+impl Histories {
+    /// Reads a fork's history once, however many nodes there are.
+    fn load(
+        fork: &dyn Store,
+        nodes: impl Iterator<Item = NodeId>,
+        monitor: Option<&Arc<dyn CallMonitor>>,
+    ) -> StoreResult<Self> {
+        let mut histories = Histories::default();
+        histories.by_node.extend(nodes.map(|node| (node, Vec::new())));
+        // How many nodes a revision has changed isn't known before it is read.
+        let mut query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
+        loop {
+            check_not_stopped(monitor)?;
+            let revisions = fork.require_history()?.revisions(&query)?.revisions;
+            // Newest first.
+            let Some(last) = revisions.last().map(|revision| revision.number) else { break };
+            let (count, mut changes) = (revisions.len(), 0);
+            for revision in revisions {
+                changes += revision.changes.len();
+                histories.add(revision);
             }
+            if count < query.limit {
+                break;
+            }
+            query.up_to = RevisionNumber(last.0 - 1);
+            query.limit = match changes {
+                0..=CHANGES_PER_PAGE => (query.limit * 2).min(REVISIONS_PER_PAGE),
+                _ => (query.limit / 2).max(1),
+            };
         }
-        match revisions.last() {
-            Some(last) if revisions.len() == REVISIONS_PER_PAGE => {
-                query.up_to = RevisionNumber(last.number.0 - 1);
+        for versions in histories.by_node.values_mut() {
+            versions.reverse();
+        }
+        Ok(histories)
+    }
+
+    /// Adds what a revision wrote, which is older than all revisions so far.
+    fn add(&mut self, revision: Revision) {
+        let operation = self.operations.len();
+        let mut has_written = false;
+        for NodeChange { node, before, after } in revision.changes {
+            let Some(versions) = self.by_node.get_mut(&node).filter(|versions| versions.len() < MAX_VERSIONS)
+            else {
+                continue;
+            };
+            // The last one so far is what the node had before the change that was seen before this one.
+            if versions.last().is_some_and(|(_, operation)| operation.is_none()) {
+                versions.pop();
             }
-            _ => break,
+            if versions.capacity() == 0 {
+                // Mostly there are no more, and there may be many nodes.
+                versions.reserve_exact(2);
+            }
+            let content = |state: Option<NodeState>| state.and_then(|state| state.content.clone());
+            if let Some(after) = content(after) {
+                versions.push((after, Some(operation)));
+                has_written = true;
+            }
+            versions.extend(content(before).map(|before| (before, None)));
+        }
+        if has_written {
+            self.operations.push(revision.operation);
         }
     }
-    for versions in found.values_mut() {
-        versions.reverse();
-    }
-    Ok(found)
 }
 
 /// The authors of the lines of a file with these contents in a fork or, if its lines are merged with others, of the merged
@@ -188,6 +242,7 @@ fn contents_of(
 fn line_authors(
     fork: &dyn Store,
     versions: &[Version],
+    operations: &[Operation],
     merged: Option<&[u8]>,
 ) -> StoreResult<Option<LineAuthors>> {
     let mut size = 0;
@@ -215,7 +270,8 @@ fn line_authors(
     let mut authors = LineAuthors::default();
     let mut index_by_version: BTreeMap<usize, usize> = BTreeMap::new();
     for (version, _) in blame(&texts) {
-        let author = versions.get(version).and_then(|(_, operation)| operation.as_ref()).map(|operation| {
+        let operation = versions.get(version).and_then(|(_, operation)| operations.get((*operation)?));
+        let author = operation.map(|operation| {
             *index_by_version.entry(version).or_insert_with(|| {
                 authors.operations.push(operation.into());
                 authors.operations.len() - 1

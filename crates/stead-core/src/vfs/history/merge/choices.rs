@@ -1,5 +1,6 @@
 //! What the caller of a merge decides about paths.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -27,6 +28,10 @@ pub enum RulePaths {
     All,
     /// The paths that match a glob, and everything below them. The glob is relative to the Workspace.
     Glob(Arc<PathGlobs>),
+    /// Exactly these paths, relative to the Workspace.
+    Exactly(Arc<BTreeSet<String>>),
+    /// What the caller may not see: hidden names, and what nested Workspaces stand in front of.
+    Hidden,
 }
 
 impl RulePaths {
@@ -47,12 +52,14 @@ impl RulePaths {
     }
 
     /// Whether a path, relative to the Workspace, matches, or lies below one that does.
-    fn matches(&self, path: &str) -> bool {
+    pub fn matches(&self, path: &str) -> bool {
         match self {
             RulePaths::All => true,
             RulePaths::Glob(globs) => {
                 globs.matches(path) || path.match_indices('/').any(|(end, _)| globs.matches(&path[..end]))
             }
+            RulePaths::Exactly(paths) => paths.contains(path),
+            RulePaths::Hidden => false,
         }
     }
 }
@@ -66,35 +73,65 @@ pub enum MergeChoice {
     TakeFork,
     /// The file gets this content.
     Content(Arc<Vec<u8>>),
-    /// Its change is left out.
+    /// Its change is left out, and stays in the fork.
     LeaveOut,
+    /// Its change is dropped: it stays as it is in the target, and the fork gets it as it is there.
+    Drop,
+    /// The target's file gets a part of what the fork has changed.
+    Part {
+        /// What the target's file has. With other content, the merge fails: somebody has changed the file meanwhile.
+        before: Arc<Vec<u8>>,
+        /// What it gets.
+        content: Arc<Vec<u8>>,
+        /// What becomes of the rest.
+        rest: RestOfPart,
+    },
+}
+
+/// What becomes of the part of a change that isn't taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestOfPart {
+    /// It stays in the fork, to be merged later.
+    Stays,
+    /// The fork gets the file as the target has it then.
+    Dropped,
 }
 
 /// The rules of a merge, applied to nodes by the paths that they have on the three sides.
 pub(super) struct RuleChoices<'r> {
     pub(super) rules: &'r [MergeRule],
     pub(super) direction: Direction,
-    /// The directory of the Store that the target shows.
-    pub(super) top: &'r StorePath,
+    /// A path of the Store as the caller sees it, relative to the Workspace; of something in a nested Workspace with other
+    /// files, the nested Workspace; `None` for what the caller may not see. Rules are about nothing else: a rule must not tell
+    /// whether its guess of a hidden name is right.
+    pub(super) visible_path: &'r dyn Fn(&StorePath) -> Option<String>,
     /// What to do about a conflict that no rule is about: for an update.
     pub(super) writes_markers: bool,
     /// The nodes in conflict that an update leaves as the fork has them.
     pub(super) unresolved: Vec<TreeConflict>,
     /// Whether a rule has decided a conflict.
     pub(super) has_decided: bool,
+    /// Whether a rule has taken the target's side, so that the fork's is given up.
+    pub(super) gives_up_fork: bool,
+    /// The files of which a part is taken, as the side that gets changed has them, and what they are expected to have.
+    pub(super) parts: Vec<(Option<NodeState>, Arc<Vec<u8>>)>,
+}
+
+/// What the rules say about something with these paths. None of them if the caller may not see it.
+pub(super) fn choice_for<'r>(rules: &'r [MergeRule], paths: &[String]) -> Option<&'r MergeChoice> {
+    let is_about = |rule: &&MergeRule| match &rule.paths {
+        RulePaths::All => true,
+        RulePaths::Hidden => paths.is_empty(),
+        some => paths.iter().any(|path| some.matches(path)),
+    };
+    rules.iter().rev().find(is_about).map(|rule| &rule.choice)
 }
 
 impl RuleChoices<'_> {
     fn choice(&self, sides: &NodeSides) -> Option<&MergeChoice> {
-        let paths: Vec<String> = [&sides.ours, &sides.theirs, &sides.base]
-            .into_iter()
-            .flatten()
-            .filter_map(|state: &NodeState| {
-                Some(String::from_utf8_lossy(state.path.strip_prefix(self.top)?).into_owned())
-            })
-            .collect();
-        let matching = self.rules.iter().rev().find(|rule| paths.iter().any(|path| rule.paths.matches(path)));
-        matching.map(|rule| &rule.choice)
+        let states = [&sides.ours, &sides.theirs, &sides.base].into_iter().flatten();
+        let paths: Vec<String> = states.filter_map(|state| (self.visible_path)(&state.path)).collect();
+        choice_for(self.rules, &paths)
     }
 
     fn take(&self, side: Direction) -> ConflictChoice {
@@ -105,15 +142,20 @@ impl RuleChoices<'_> {
 
 impl MergeChoices for RuleChoices<'_> {
     fn resolve(&mut self, conflict: &TreeConflict) -> Option<ConflictChoice> {
-        let choice = match self.choice(&conflict.sides) {
+        let choice = self.choice(&conflict.sides);
+        let gives_up_fork = matches!(choice, Some(MergeChoice::TakeTarget | MergeChoice::Drop));
+        let choice = match choice {
             Some(MergeChoice::TakeTarget) => Some(self.take(Direction::IntoTarget)),
             Some(MergeChoice::TakeFork) => Some(self.take(Direction::IntoFork)),
-            Some(MergeChoice::Content(content)) => Some(ConflictChoice::Content(Arc::clone(content))),
-            Some(MergeChoice::LeaveOut) => Some(ConflictChoice::Ours),
+            Some(MergeChoice::Content(content) | MergeChoice::Part { content, .. }) => {
+                Some(ConflictChoice::Content(Arc::clone(content)))
+            }
+            Some(MergeChoice::LeaveOut | MergeChoice::Drop) => Some(ConflictChoice::Ours),
             None => None,
         };
         if choice.is_some() {
             self.has_decided = true;
+            self.gives_up_fork |= gives_up_fork;
             return choice;
         }
         if !self.writes_markers {
@@ -127,10 +169,21 @@ impl MergeChoices for RuleChoices<'_> {
     }
 
     fn preset(&mut self, _: NodeId, sides: &NodeSides) -> Option<NodePreset> {
-        match self.choice(sides) {
-            Some(MergeChoice::LeaveOut) => Some(NodePreset::LeaveOut),
-            Some(MergeChoice::Content(content)) => Some(NodePreset::Content(Arc::clone(content))),
-            Some(MergeChoice::TakeTarget | MergeChoice::TakeFork) | None => None,
+        match self.choice(sides).cloned()? {
+            MergeChoice::LeaveOut => Some(NodePreset::LeaveOut),
+            MergeChoice::Drop => {
+                (self.has_decided, self.gives_up_fork) = (true, true);
+                Some(NodePreset::Drop)
+            }
+            MergeChoice::Content(content) => Some(NodePreset::Content(content)),
+            MergeChoice::Part { before, content, rest } => {
+                self.parts.push((sides.ours.clone(), before));
+                Some(match rest {
+                    RestOfPart::Stays => NodePreset::Part(content),
+                    RestOfPart::Dropped => NodePreset::Content(content),
+                })
+            }
+            MergeChoice::TakeTarget | MergeChoice::TakeFork => None,
         }
     }
 }

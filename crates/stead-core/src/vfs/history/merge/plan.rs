@@ -6,17 +6,16 @@ use std::sync::{Arc, LazyLock};
 use crate::history::merge::{MAX_MERGE_SIZE, merge};
 use crate::history::text_merge::{MergeLabels, TextMerge, is_binary};
 use crate::history::tree_merge::{MergeView, MergedText, NodeSides};
-use crate::history::{PlannedContent, RevertPlan, RevertSteps, StoreView, order_steps};
+use crate::history::{RevertPlan, RevertSteps, StoreView, order_steps};
 use crate::monitor::{CallMonitor, check_not_stopped};
 use crate::store::{
     Attr, ContentRef, CurrentNode, Entry, ForkSides, NodeId, NodeKind, NodePath, NodeState, Page, Store,
     StoreError, StorePath, StoreResult,
 };
 use crate::vfs::history::execute::LiveStoreView;
+use crate::vfs::history::merge::progress::MergeProgress;
+use crate::vfs::history::merge::texts::MergedTexts;
 use crate::vfs::history::{StoreGroup, read_content};
-
-/// The most bytes of merged text that one merge holds until it is committed.
-const MAX_MERGED_TEXT: u64 = 512 << 20;
 
 /// Which side gets changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +28,18 @@ pub(super) enum Direction {
 
 /// The nodes of a fork's sides, with the side that gets changed as ours.
 pub(super) fn node_sides(sides: &ForkSides, direction: Direction) -> BTreeMap<NodeId, NodeSides> {
+    sides.nodes.keys().map(|&node| (node, sides_of(sides, direction, node))).collect()
+}
+
+/// The same for one node.
+pub(super) fn sides_of(sides: &ForkSides, direction: Direction, node: NodeId) -> NodeSides {
     let (ours, theirs) = match direction {
         Direction::IntoTarget => (&sides.in_target, &sides.in_fork),
         Direction::IntoFork => (&sides.in_fork, &sides.in_target),
     };
     let state =
-        |side: &HashMap<NodeId, CurrentNode>, node| side.get(&node).and_then(|current| current.state.clone());
-    let nodes = sides.nodes.iter().map(|(&node, base)| {
-        (node, NodeSides { base: base.clone(), ours: state(ours, node), theirs: state(theirs, node) })
-    });
-    nodes.collect()
+        |side: &HashMap<NodeId, CurrentNode>| side.get(&node).and_then(|current| current.state.clone());
+    NodeSides { base: sides.nodes.get(&node).cloned().flatten(), ours: state(ours), theirs: state(theirs) }
 }
 
 /// What one side has changed since the last sync: each node before and after. A node that was replaced by another one of its
@@ -63,8 +64,11 @@ pub(super) fn side_changes(
     for state in added {
         let is_replaced = removed.get(&state.path).is_some_and(|base| base.kind == state.kind);
         let base = if is_replaced { removed.remove(&state.path) } else { None };
-        let replaced =
-            base.map(|base| NodeState { parent: state.parent, name: state.name.clone(), ..base.clone() });
+        let replaced = base.map(|base| {
+            let mut replaced = base.clone();
+            (replaced.parent, replaced.name) = (state.parent, state.name.clone());
+            replaced
+        });
         changes.push((replaced, Some(state.clone())));
     }
     changes.extend(removed.into_values().map(|base| (Some(base.clone()), None)));
@@ -87,10 +91,12 @@ pub(super) struct SideView<'a> {
     pub(super) by_path: Option<HashMap<&'a StorePath, NodeId>>,
     /// The paths that count as free.
     pub(super) free: &'a HashSet<StorePath>,
+    /// Whether the caller can't see what has a path there. Then nothing has it.
+    pub(super) is_unseen: &'a dyn Fn(&StorePath) -> bool,
     pub(super) direction: Direction,
     pub(super) monitor: Option<Arc<dyn CallMonitor>>,
-    /// How many bytes of merged text the plan holds.
-    pub(super) merged_bytes: u64,
+    pub(super) progress: &'a MergeProgress,
+    pub(super) texts: MergedTexts<'a>,
 }
 
 /// Marks the id of a node of which only the target's own id is known. No id of a fork's Store has it.
@@ -116,7 +122,7 @@ impl MergeView for SideView<'_> {
     fn child(&mut self, directory: NodeId, name: &[u8]) -> StoreResult<Option<NodeId>> {
         let Some(directory) = self.current.get(&directory) else { return Ok(None) };
         let path = directory.path.child(name);
-        if self.free.contains(&path) {
+        if self.free.contains(&path) || (self.is_unseen)(&path) {
             return Ok(None);
         }
         match self.ours.stat(&NodePath::from_root(path.clone())) {
@@ -144,6 +150,10 @@ impl MergeView for SideView<'_> {
         Ok(None)
     }
 
+    fn decided(&mut self) -> StoreResult<()> {
+        self.progress.advance_or_stop(self.monitor.as_ref())
+    }
+
     fn merge_text(
         &mut self,
         base: Option<&ContentRef>,
@@ -166,26 +176,15 @@ impl MergeView for SideView<'_> {
             Direction::IntoTarget => &target,
             Direction::IntoFork => &fork,
         };
-        let merged = match merge(&base, &target, &fork) {
-            Some(merged) if merged == *our_text => Some(MergedText::Ours),
-            Some(merged) => Some(MergedText::Clean(PlannedContent::Merged(Arc::new(merged)))),
+        Ok(match merge(&base, &target, &fork) {
+            Some(merged) if merged == *our_text => MergedText::Ours,
+            Some(merged) => MergedText::Clean(self.texts.add(merged)?),
             None if markers && ![&base, &target, &fork].into_iter().any(|side| is_binary(side)) => {
                 let marked = TextMerge::new(&base, &target, &fork).to_bytes(&MergeLabels::FORK);
-                Some(MergedText::Marked(PlannedContent::Merged(Arc::new(marked))))
+                MergedText::Marked(self.texts.add(marked)?)
             }
-            None => None,
-        };
-        if let Some(
-            MergedText::Clean(PlannedContent::Merged(bytes))
-            | MergedText::Marked(PlannedContent::Merged(bytes)),
-        ) = &merged
-        {
-            self.merged_bytes += bytes.len() as u64;
-            if self.merged_bytes > MAX_MERGED_TEXT {
-                return Err(StoreError::TooLarge { size: self.merged_bytes, limit: MAX_MERGED_TEXT });
-            }
-        }
-        Ok(merged.unwrap_or(MergedText::Conflict))
+            None => MergedText::Conflict,
+        })
     }
 }
 
@@ -202,10 +201,12 @@ pub(super) fn free_paths(sides: &ForkSides, direction: Direction) -> &HashSet<St
 struct WithFreePaths<'a> {
     live: LiveStoreView<'a>,
     free: &'a HashSet<StorePath>,
+    monitor: Option<&'a Arc<dyn CallMonitor>>,
 }
 
 impl StoreView for WithFreePaths<'_> {
     fn stat(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        check_not_stopped(self.monitor)?;
         if self.free.contains(path) { Ok(None) } else { self.live.stat(path) }
     }
 
@@ -226,6 +227,7 @@ pub(super) fn order(
     plan: RevertPlan,
     current: &HashMap<NodeId, CurrentNode>,
     free: &HashSet<StorePath>,
+    monitor: Option<&Arc<dyn CallMonitor>>,
 ) -> StoreResult<RevertSteps> {
     let store = &**group.store;
     let is_directory = |path: &&StorePath| {
@@ -235,7 +237,12 @@ pub(super) fn order(
     let root = StorePath::empty();
     let mut mount_paths = group.workspaces.iter().map(|workspace| workspace.mount().path());
     let temp_directory = mount_paths.find(is_directory).unwrap_or(&root);
-    order_steps(plan, current, temp_directory, &mut WithFreePaths { live: LiveStoreView(store), free })
+    order_steps(
+        plan,
+        current,
+        temp_directory,
+        &mut WithFreePaths { live: LiveStoreView(store), free, monitor },
+    )
 }
 
 /// The directories that steps rely on by path, with their nodes: another directory at one of these paths is a race. `own_ids`

@@ -32,6 +32,8 @@ pub(super) struct CommittedMerge {
     pub(super) fork_revision: RevisionNumber,
     pub(super) target_revision: RevisionNumber,
     pub(super) left_out: BTreeSet<NodeId>,
+    /// The nodes of which the target got a part. The fork keeps them as they are.
+    pub(super) in_part: BTreeSet<NodeId>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ struct MergeRow {
     operation: OperationId,
     fork_revision: i64,
     left_out_rows: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    in_part: Vec<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,11 +68,17 @@ pub(super) fn merge_records(
     operation: OperationId,
     fork_revision: RevisionNumber,
     left_out: &BTreeSet<NodeId>,
+    in_part: &BTreeSet<NodeId>,
 ) -> StoreResult<Vec<CompanionRecord>> {
+    if in_part.len() > NODES_PER_ROW {
+        let message = format!("parts of {} files are taken, and {NODES_PER_ROW} are the most", in_part.len());
+        return Err(StoreError::Invalid(message));
+    }
+    let in_part = in_part.iter().map(|node| node.0).collect();
     let nodes: Vec<u64> = left_out.iter().map(|node| node.0).collect();
     let parts: Vec<&[u64]> = nodes.chunks(NODES_PER_ROW).collect();
     let key = fork_key(store);
-    let merge = MergeRow { operation, fork_revision: fork_revision.0, left_out_rows: parts.len() };
+    let merge = MergeRow { operation, fork_revision: fork_revision.0, left_out_rows: parts.len(), in_part };
     let source = SourceRow { owner: fork.owner.clone(), fork: fork.name.to_string() };
     let mut records =
         vec![row(kind(MERGE), key.clone(), &merge)?, row(kind(SOURCE), operation.to_string(), &source)?];
@@ -102,7 +112,8 @@ pub(super) fn last_merge(target: &dyn Store, fork: StoreId) -> StoreResult<Optio
         return Ok(None);
     }
     let (operation, fork_revision) = (merge.operation, RevisionNumber(merge.fork_revision));
-    Ok(Some(CommittedMerge { operation, fork_revision, target_revision, left_out }))
+    let in_part = merge.in_part.into_iter().map(NodeId).collect();
+    Ok(Some(CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }))
 }
 
 /// The fork that an operation merged into a Store, as `OWNER/FORK`.

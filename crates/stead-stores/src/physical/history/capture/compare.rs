@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Attr, Coverage, CurrentNode, NodeChange, NodeId, NodeKind, NodePath, NodeState, Page, Revision,
-    RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
+    Attr, Coverage, CurrentNode, NodeChange, NodeId, NodeKind, NodePath, NodeState, NodeStateFields, Page,
+    Revision, RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 use stead_core::{Identity, Operation, OperationId, Timestamp};
 
@@ -188,7 +188,7 @@ impl<'a> CaptureComparison<'a> {
         captured: &CapturedEntry,
     ) -> NodeState {
         self.note_directory_now(level);
-        NodeState {
+        let fields = NodeStateFields {
             parent: level.captured.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
             name: captured.name.clone(),
             path: path.clone(),
@@ -201,7 +201,8 @@ impl<'a> CaptureComparison<'a> {
             } else {
                 self.capture.content_ref(captured)
             },
-        }
+        };
+        fields.into()
     }
 
     /// The state of an entry now, which is also added to `current`.
@@ -243,7 +244,7 @@ impl<'a> CaptureComparison<'a> {
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
-        NodeState {
+        let fields = NodeStateFields {
             parent,
             name: path.parent_and_name().map(|(_, name)| name.to_vec()).unwrap_or_default(),
             path: path.clone(),
@@ -252,7 +253,8 @@ impl<'a> CaptureComparison<'a> {
             modified: attr.modified,
             size: attr.size,
             content,
-        }
+        };
+        fields.into()
     }
 }
 

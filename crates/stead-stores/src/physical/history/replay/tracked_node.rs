@@ -1,6 +1,6 @@
 //! What is known of a path at the replay's current time.
 
-use stead_core::store::{NodeId, NodeKind, NodeState, StoreError, StorePath};
+use stead_core::store::{NodeId, NodeKind, NodeState, NodeStateFields, StoreError, StorePath};
 
 use super::super::super::host::{Errno, HostStat, OpenMode};
 use super::super::super::mask::{is_at_or_below, split};
@@ -213,7 +213,7 @@ impl LedgerReplay<'_> {
             }
             NodeKind::Directory | NodeKind::Special(_) => None,
         };
-        NodeState {
+        let fields = NodeStateFields {
             parent,
             name: split(path).1.to_vec(),
             path: StorePath::from_checked(path),
@@ -222,7 +222,8 @@ impl LedgerReplay<'_> {
             modified: fingerprint.modified,
             size: fingerprint.size,
             content,
-        }
+        };
+        fields.into()
     }
 }
 

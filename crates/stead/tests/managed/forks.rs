@@ -1,0 +1,294 @@
+//! A fork of a managed Workspace routes and tracks like its base, with a manifest of its own, and a merge brings its rows along.
+
+use stead::managed::{Category, SearchPattern, TagMode};
+use stead::vfs::managed::MoveTarget;
+use stead::vfs::{MergeOptions, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
+
+use super::*;
+
+#[track_caller]
+fn merge(stead: &Stead) {
+    let merged = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+    assert!(merged.done, "{:?} {:?}", merged.conflicts, merged.refused);
+}
+
+fn update(stead: &Stead) {
+    assert!(stead.update_fork("draft", &MergeOptions::default()).unwrap().done);
+}
+
+/// The same path in the fork.
+fn forked(path: &str) -> String {
+    path.replacen("/w/", "/forks/draft/", 1)
+}
+
+#[test]
+fn w28_a_fork_routes_and_has_a_manifest_apart_from_that_of_its_base() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/plan.md", "one");
+        tag(&stead, "/w", &path, TagMode::Add, "mine");
+        let stead = stead.fork("/w", "draft").unwrap();
+        let new = write(&stead, "/forks/draft/new.py", "x");
+        assert!(new.starts_with("/forks/draft/code/20"), "{new}");
+        assert_eq!(tagged(&stead, "/forks/draft"), ["new.py ", "plan.md mine"]);
+        tag(&stead, "/forks/draft", &forked(&path), TagMode::Add, "fork");
+        assert_eq!(tagged(&stead, "/w"), ["plan.md mine"]);
+        if host.kind == Kind::Physical {
+            // A fork of a host directory shows what it has not changed as it is, so it changes the file first.
+            stead.vfs().write(&*forked(&path), "two").unwrap();
+        }
+        stead.vfs().remove_file(&*path, RemoveOptions::default()).unwrap();
+        assert_eq!(tagged(&stead, "/w"), Vec::<String>::new());
+        assert_eq!(tagged(&stead, "/forks/draft"), ["new.py ", "plan.md mine,fork"]);
+    });
+}
+
+#[test]
+fn w28_after_a_merge_the_manifest_of_the_target_is_right_without_a_sync() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (kept, removed) = (write(&stead, "/w/kept.md", "1"), write(&stead, "/w/removed.md", "2"));
+        let moved = write(&stead, "/w/moved.md", "3");
+        assert_eq!(tagged(&stead, "/w").len(), 3);
+        let stead = stead.fork("/w", "draft").unwrap();
+        stead.vfs().write(&*forked(&kept), "longer").unwrap();
+        stead.vfs().remove_file(&*forked(&removed), RemoveOptions::default()).unwrap();
+        let target = MoveTarget { category: Some(Category::Data), name: Some("to.md") };
+        files(&stead, "/forks/draft").move_file(&*forked(&moved), target).unwrap();
+        write(&stead, "/forks/draft/new.py", "four");
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["kept.md ", "new.py ", "to.md "]);
+        assert!(files(&stead, "/w").sync().unwrap().is_empty());
+        let sizes = host.query(
+            "SELECT original_name || ' ' || category || ' ' || size_bytes FROM workspace_files f
+             JOIN managed_workspace m USING (workspace) ORDER BY f.workspace, original_name",
+        );
+        let expected = ["kept.md documents 6", "moved.md data 1", "new.py code 4"];
+        assert_eq!(sizes, [expected, expected].concat(), "of the target and of the fork");
+    });
+}
+
+#[test]
+fn w74_and_w90_a_merge_carries_tags_and_pins_both_ways() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "2"));
+        for path in [&one, &two] {
+            tag(&stead, "/w", path, TagMode::Add, "base, old");
+        }
+        let stead = stead.fork("/w", "draft").unwrap();
+        // Tags alone, on a file whose content stays.
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Add, "pin");
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Remove, "old");
+        tag(&stead, "/w", &one, TagMode::Add, "target");
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["one.md base,target,pin", "two.md base,old"]);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md base,pin,target", "two.md base,old"]);
+        // What the target took off later stays off, although the fork still goes on.
+        tag(&stead, "/w", &one, TagMode::Remove, "pin");
+        let new = write(&stead, "/forks/draft/new.py", "x");
+        tag(&stead, "/forks/draft", &new, TagMode::Add, "pin");
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["new.py pin", "one.md base,target", "two.md base,old"]);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["new.py pin", "one.md base,target", "two.md base,old"]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["new.py pin", "one.md base,target", "two.md base,old"]);
+    });
+}
+
+#[test]
+fn w74_and_w90_an_update_brings_the_tags_of_the_target_into_the_fork() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/one.md", "1");
+        let stead = stead.fork("/w", "draft").unwrap();
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md "]);
+        // The fork moves the file, and the target tags it.
+        stead.vfs().rename(&*forked(&path), "/forks/draft/data/moved.md", Overwrite::Refuse).unwrap();
+        tag(&stead, "/w", &path, TagMode::Add, "pin");
+        update(&stead);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["moved.md pin"]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["moved.md pin"]);
+        assert_eq!(all(&stead, "/w")[0].file.original_name.as_deref(), Some("one.md"));
+    });
+}
+
+#[test]
+fn w90_a_file_that_a_fork_overwrites_before_its_first_list_keeps_its_pin() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "2"));
+        for path in [&one, &two] {
+            tag(&stead, "/w", path, TagMode::Add, "pin");
+        }
+        let stead = stead.fork("/w", "draft").unwrap();
+        // After the fork was made, so the fork's file still has it.
+        tag(&stead, "/w", &two, TagMode::Remove, "pin");
+        stead.vfs().write(&*forked(&one), "overwritten").unwrap();
+        stead.vfs().rename(&*forked(&two), "/forks/draft/data/moved.md", Overwrite::Refuse).unwrap();
+        assert_eq!(tagged(&stead, "/forks/draft"), ["moved.md pin", "one.md pin"]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["moved.md ", "one.md pin"]);
+    });
+}
+
+#[test]
+fn w31_and_w32_a_file_that_is_new_in_a_fork_keeps_its_name_tool_and_session() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a").fork("/w", "draft").unwrap();
+        let path = stead.vfs().operation("write_file").write("/forks/draft/first.py", "x").unwrap().path;
+        let target = MoveTarget { name: Some("second.py"), category: None };
+        files(&stead, "/forks/draft").move_file(&path, target).unwrap();
+        merge(&stead);
+        let file = &all(&stead, "/w")[0].file;
+        assert!(file.path.ends_with("/second.py"), "{file:?}");
+        assert_eq!(file.original_name.as_deref(), Some("first.py"));
+        assert_eq!(
+            (file.source_tool.as_deref(), file.session_key.as_deref()),
+            (Some("write_file"), Some("a"))
+        );
+        assert!(file.created_at <= file.modified_at);
+    });
+}
+
+#[test]
+fn a_merge_that_leaves_a_file_out_leaves_its_tags_out() {
+    use stead::vfs::{MergeChoice, MergeRule, RulePaths};
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/one.md", "1");
+        let stead = stead.fork("/w", "draft").unwrap();
+        stead.vfs().write(&*forked(&path), "2").unwrap();
+        tag(&stead, "/forks/draft", &forked(&path), TagMode::Add, "draft");
+        let mut options = MergeOptions::default();
+        options.rules = vec![MergeRule {
+            paths: RulePaths::parse("documents/**", &[]).unwrap(),
+            choice: MergeChoice::LeaveOut,
+        }];
+        assert!(stead.merge_fork("draft", &options).unwrap().done);
+        assert_eq!(tagged(&stead, "/w"), ["one.md "]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["one.md draft"]);
+    });
+}
+
+#[test]
+fn w74_and_w90_a_merge_of_tags_alone_says_so() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "2"));
+        tag(&stead, "/w", &one, TagMode::Add, "pin");
+        let stead = stead.fork("/w", "draft").unwrap();
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Remove, "pin");
+        let mut options = MergeOptions::default();
+        for is_dry_run in [true, false] {
+            options.dry_run = is_dry_run;
+            let merged = stead.merge_fork("draft", &options).unwrap();
+            assert_eq!((merged.done, merged.changes.len()), (!is_dry_run, 0));
+            assert_eq!(merged.retagged.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*one]);
+        }
+        assert!(stead.merge_fork("draft", &options).unwrap().is_unchanged());
+        tag(&stead, "/w", &two, TagMode::Add, "pin");
+        let updated = stead.update_fork("draft", &options).unwrap();
+        assert_eq!(updated.retagged.iter().map(ToString::to_string).collect::<Vec<_>>(), [forked(&two)]);
+    });
+}
+
+#[test]
+fn w74_and_w90_the_undo_of_a_merge_takes_its_tags_back() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "2"));
+        tag(&stead, "/w", &one, TagMode::Add, "pin, old");
+        let stead = stead.fork("/w", "draft").unwrap();
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Remove, "pin");
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Add, "new");
+        tag(&stead, "/forks/draft", &forked(&two), TagMode::Add, "two");
+        stead.vfs().write(&*forked(&two), "longer").unwrap();
+        let merged = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(tagged(&stead, "/w"), ["one.md old,new", "two.md two"]);
+        tag(&stead, "/w", &one, TagMode::Add, "later");
+        let undo = UndoTarget::Operation(merged.operation.unwrap());
+        let undone = stead.vfs().undo(undo, UndoOptions::default()).unwrap();
+        assert!(undone.done, "{undone:?}");
+        assert_eq!(tagged(&stead, "/w"), ["one.md old,later,pin", "two.md "]);
+        // The undo can be undone, too.
+        let redone =
+            stead.vfs().undo(UndoTarget::Operation(undone.operation.unwrap()), UndoOptions::default());
+        assert!(redone.unwrap().done);
+        assert_eq!(tagged(&stead, "/w"), ["one.md old,later,new", "two.md two"]);
+    });
+}
+
+#[test]
+fn w24_and_w90_a_file_that_is_saved_by_a_move_in_a_fork_keeps_its_pin_in_the_merge() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/one.md", "1");
+        tag(&stead, "/w", &path, TagMode::Add, "pin");
+        let id = host.query("SELECT id || ' ' || created_at FROM workspace_files");
+        let stead = stead.fork("/w", "draft").unwrap();
+        stead.vfs().write("/forks/draft/documents/temp", "saved").unwrap();
+        stead.vfs().rename("/forks/draft/documents/temp", &*forked(&path), Overwrite::Replace).unwrap();
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin"]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["one.md pin"]);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin"]);
+        let rows = host.query("SELECT id || ' ' || created_at FROM workspace_files ORDER BY id");
+        assert!(rows.contains(&id[0]), "{id:?} {rows:?}");
+        assert_eq!(stead.vfs().read(&*path).unwrap().bytes, b"saved");
+    });
+}
+
+#[test]
+fn w30_and_w35_a_directory_that_is_copied_in_a_fork_has_its_rows_with_the_change() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        write(&stead, "/w/drafts/deep/x.md", "x");
+        let stead = stead.fork("/w", "draft").unwrap();
+        assert_eq!(tagged(&stead, "/forks/draft"), Vec::<String>::new());
+        let copying = stead.vfs().operation("cp");
+        copying.copy("/forks/draft/drafts", "/forks/draft/code/copy", Overwrite::Refuse).unwrap();
+        let rows = host.query("SELECT path || ' ' || source_tool FROM workspace_files");
+        assert_eq!(rows, ["code/copy/deep/x.md cp"]);
+    });
+}
+
+#[test]
+fn w49_and_w56_a_fork_of_a_host_directory_lists_what_it_shows() {
+    let host = Host::new(Kind::Physical, AGENT);
+    let stead = host.open("a");
+    write(&stead, "/w/data/u/u.csv", "1");
+    tag(&stead, "/w", "/w/data/u/u.csv", TagMode::Add, "pin");
+    write(&stead, "/w/data/u/gone.csv", "1");
+    let stead = stead.fork("/w", "draft").unwrap();
+    assert_eq!(tagged(&stead, "/forks/draft"), ["gone.csv ", "u.csv pin"]);
+    // The fork has changed none of these, so it shows them as they are now.
+    write(&stead, "/w/data/u/later.csv", "2");
+    stead.vfs().write("/w/data/u/u.csv", "2222").unwrap();
+    stead.vfs().remove_file("/w/data/u/gone.csv", RemoveOptions::default()).unwrap();
+    std::fs::write(host.path("files/data/u/outside.csv"), "333").unwrap();
+    let sizes = |stead: &Stead| {
+        let mut sizes: Vec<_> = all(stead, "/forks/draft")
+            .into_iter()
+            .map(|listed| format!("{} {}", listed.path.name().unwrap(), listed.file.size))
+            .collect();
+        sizes.sort();
+        sizes
+    };
+    assert_eq!(sizes(&stead), ["later.csv 1", "outside.csv 3", "u.csv 4"]);
+    let found = FileFilter { search: Some(SearchPattern::new("later")), ..FileFilter::default() };
+    let page = files(&stead, "/forks/draft").list(&found, FilePage { offset: 0, limit: 9 }).unwrap();
+    assert_eq!(page.total.count, 1);
+    let info = files(&stead, "/forks/draft").info("/forks/draft/data/u/u.csv").unwrap().file;
+    assert_eq!((info.size, info.tags.to_string()), (4, "pin".to_owned()));
+    // An earlier version has the rows of that time, which no sync may change.
+    let earlier = stead.vfs().revision_at("/forks/draft", stead::vfs::PointInTime::Now).unwrap();
+    write(&stead, "/forks/draft/data/own.csv", "1");
+    let past = stead.vfs().as_of(earlier).unwrap();
+    let past = past.managed(Some("/forks/draft")).unwrap();
+    assert_eq!(past.list(&FileFilter::default(), FilePage { offset: 0, limit: 9 }).unwrap().total.count, 3);
+    merge(&stead);
+    assert_eq!(tagged(&stead, "/w"), ["later.csv ", "own.csv ", "u.csv pin"]);
+}
