@@ -13,6 +13,7 @@ mod compared_servers;
 mod coverage;
 mod dist;
 mod doc_commands;
+mod failures;
 mod licences;
 mod mcp_hosts;
 mod mounted_stead;

@@ -62,7 +62,8 @@ fn start_error(command: &Command, error: &std::io::Error) -> String {
     format!("{} can't be started: {error}", command_line(command))
 }
 
-fn command_line(command: &Command) -> String {
+/// The program and its arguments, for a message.
+pub(crate) fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     format!("`{}`", words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
 }

@@ -9,6 +9,7 @@
 use serde_json::Value;
 
 use crate::Result;
+use crate::failures::Failures;
 use crate::programs::{self, cargo, run_shown};
 use crate::{
     boundary, clients, dist, doc_commands, mcp_hosts, pictures, required_programs, second_user, torture,
@@ -42,40 +43,33 @@ pub(crate) fn run(length: RunLength) -> Result {
             RunLength::Short => command.env_remove("STEAD_TEST_LONG"),
             RunLength::Long => command.env("STEAD_TEST_LONG", "1"),
         };
-        run_shown(&mut command)
+        command
     };
     let loops = loop_tests(&boundary::metadata()?);
-    let mut outcomes = Vec::new();
+    let mut failures = Failures::default();
     for (package, example) in EXAMPLES {
         println!("The example {example}:");
-        outcomes.push(run_shown(cargo().args([
-            "run",
-            "--quiet",
-            "--package",
-            package,
-            "--example",
-            example,
-        ])));
+        failures.add(run_shown(cargo().args(["run", "--quiet", "--package", package, "--example", example])));
     }
-    outcomes.push(test(&["--workspace", "--no-fail-fast"]));
+    failures.run_tests(&mut test(&["--workspace", "--no-fail-fast"]));
     if programs::is_root() {
         println!("The tests that depend on the user, again as another user:");
-        outcomes.push(second_user::run());
+        failures.add(second_user::run());
     }
-    outcomes.push(test(&["--package", "stead-cli", "--features", "otel", "--test", "otel"]));
+    failures.run_tests(&mut test(&["--package", "stead-cli", "--features", "otel", "--test", "otel"]));
     for (package, target) in &loops {
-        outcomes.push(test(&["--release", "--package", package, "--test", target]));
+        failures.run_tests(&mut test(&["--release", "--package", package, "--test", target]));
     }
     println!("The commands of the README and the guides:");
-    outcomes.push(doc_commands::run());
-    outcomes.push(pictures::run(pictures::Picture::Checked));
+    failures.add(doc_commands::run());
+    failures.add(pictures::run(pictures::Picture::Checked));
     println!("The packages of a release, installed:");
-    outcomes.push(dist::check_installs());
+    failures.add(dist::check_installs());
     println!("The server with other projects' clients:");
-    outcomes.push(clients::run(length, mcp_hosts::HostsPage::Unchanged));
+    failures.add(clients::run(length, mcp_hosts::HostsPage::Unchanged));
     println!("A mount with programs that stress file systems:");
-    outcomes.push(torture::run(length));
-    outcomes.into_iter().collect()
+    failures.add(torture::run(length));
+    failures.finish()
 }
 
 /// Runs the tests that need nothing but the build: unit tests, and the behaviour suite on Memory and SQLite.
