@@ -109,16 +109,16 @@ fn resolve(marked: &str) -> String {
     text
 }
 
-/// Merges an agent's fork. Returns whether there was no conflict.
-fn merge(reviewer: &mut Connection, number: usize, merges: &AtomicU64) -> bool {
+/// Merges an agent's fork. The error is the answer that tells the conflicts.
+fn merge(reviewer: &mut Connection, number: usize, merges: &AtomicU64) -> Result<(), String> {
     let merged: Value = reviewer.try_call("merge_fork", json!({ "fork": format!("a{number}/mine") }));
     if merged["isError"] == true {
         let text = merged["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("conflict /code/"), "{merged}");
-        return false;
+        return Err(text.to_owned());
     }
     merges.fetch_add(1, Ordering::Relaxed);
-    true
+    Ok(())
 }
 
 fn check(store: &str) {
@@ -163,7 +163,7 @@ fn check(store: &str) {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                if !merge(reviewer, number, merges) {
+                if merge(reviewer, number, merges).is_err() {
                     refused.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -174,8 +174,8 @@ fn check(store: &str) {
     });
     for coder in &mut coders {
         let mut rounds = 0..MAX_LAST_ROUNDS;
-        while !merge(&mut reviewer, coder.number, &merges) {
-            assert!(rounds.next().is_some(), "agent {} stays in conflict", coder.number);
+        while let Err(conflicts) = merge(&mut reviewer, coder.number, &merges) {
+            assert!(rounds.next().is_some(), "agent {} stays in conflict: {conflicts}", coder.number);
             coder.update();
         }
     }
