@@ -121,18 +121,23 @@ async fn send_progress(
 ) {
     // The protocol requires that progress increases.
     let mut last = 0;
-    while ended.run_until_cancelled(updates.changed()).await.is_some_and(|changed| changed.is_ok()) {
+    loop {
+        let is_running =
+            ended.run_until_cancelled(updates.changed()).await.is_some_and(|changed| changed.is_ok());
         let (done, total) = *updates.borrow_and_update();
-        if done <= last {
-            continue;
+        if done > last {
+            last = done;
+            let param = ProgressNotificationParam::new(token.clone(), done as f64);
+            let param = match total {
+                Some(total) => param.with_total(total as f64),
+                None => param,
+            };
+            if peer.notify_progress(param).await.is_err() {
+                return;
+            }
         }
-        last = done;
-        let param = ProgressNotificationParam::new(token.clone(), done as f64);
-        let param = match total {
-            Some(total) => param.with_total(total as f64),
-            None => param,
-        };
-        if peer.notify_progress(param).await.is_err() {
+        // The client has learned how far the call came, also if it ended soon after the notification before.
+        if !is_running {
             return;
         }
         ended.run_until_cancelled(tokio::time::sleep(PROGRESS_INTERVAL)).await;

@@ -209,10 +209,11 @@ fn g29_a_merge_reports_its_progress_and_can_be_cancelled() {
         let reports = client.queued.iter().filter(|message| message["method"] == "notifications/progress");
         let reports: Vec<_> = reports.map(|message| &message["params"]).collect();
         let done: Vec<f64> = reports.iter().map(|report| report["progress"].as_f64().unwrap()).collect();
-        assert!(done.len() > 1 && done.is_sorted_by(|one, other| one < other), "{kind}: {done:?}");
-        let with_total =
-            reports.iter().filter(|report| report["total"].as_f64().is_some_and(|total| total >= 1_000.0));
-        assert!(with_total.count() > 0, "{kind}: {reports:?}");
+        assert!(done.is_sorted_by(|one, other| one < other), "{kind}: {done:?}");
+        // How far it came is reported also if all of it happened between two reports.
+        let last = reports.last().expect("a report");
+        let number = |key: &str| last[key].as_f64().unwrap_or_default();
+        assert!(number("total") >= number("progress") && number("progress") >= 1_000.0, "{kind}: {last}");
         assert!(stead.vfs().exists("/code/tree/999").unwrap(), "{kind}");
     }
 }

@@ -213,10 +213,12 @@ for_each_store! {
     }
 }
 
-/// An agent that writes to the target once in each attempt of a merge, after its sides were read.
+/// An agent that writes a file once in each attempt of a merge, after its sides were read.
 #[derive(Debug)]
 struct RacingAgent {
     stead: Stead,
+    /// The file that it writes: its first lines stay, and its last line changes.
+    path: &'static str,
     attempts: usize,
     state: Mutex<RaceState>,
 }
@@ -233,14 +235,32 @@ impl CallMonitor for RacingAgent {
         let mut state = self.state.lock().unwrap();
         if total.is_some_and(|total| total > 0) && total != state.total && state.writes < self.attempts {
             (state.total, state.writes) = (total, state.writes + 1);
-            let text = format!("1\n2\n3\n4\n5\n6\nagent {}\n", state.writes);
-            write(&self.stead, "/project/src/main.rs", &text);
+            let text = read(&self.stead, self.path);
+            let (first_lines, _) = text.split_once("\n6\n").unwrap();
+            write(&self.stead, self.path, &format!("{first_lines}\n6\nagent {}\n", state.writes));
         }
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
         None
     }
+}
+
+/// Merges the fork while an agent writes, and returns how often it did.
+fn merge_while_written(
+    stead: &Stead,
+    writer: Stead,
+    path: &'static str,
+    attempts: usize,
+) -> (stead_core::Result<MergeResult>, usize) {
+    let racing = Arc::new(RacingAgent { stead: writer, path, attempts, state: Mutex::default() });
+    let vfs = stead.vfs().with_monitor(Arc::clone(&racing) as Arc<dyn CallMonitor>);
+    let prefix = stead_core::VfsPath::parse("/forks/draft").unwrap();
+    let workspace = stead.vfs().workspaces().find(|workspace| *workspace.prefix() == prefix).unwrap();
+    let fork = ForkHandle { fork: stead.find_fork("draft").unwrap(), store: workspace.mount().store() };
+    let result = vfs.merge_fork("/code", fork, &MergeOptions::default());
+    let writes = racing.state.lock().unwrap().writes;
+    (result, writes)
 }
 
 for_each_store! {
@@ -251,14 +271,8 @@ for_each_store! {
             write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
             write(&stead, "/forks/draft/README.md", "fork\n");
             write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\nagent\n");
-            let racing = RacingAgent { stead: project.open("reviewer"), attempts, state: Mutex::default() };
-            let racing = Arc::new(racing);
-            let vfs = stead.vfs().with_monitor(Arc::clone(&racing) as Arc<dyn CallMonitor>);
-            let prefix = stead_core::VfsPath::parse("/forks/draft").unwrap();
-            let workspace = stead.vfs().workspaces().find(|workspace| *workspace.prefix() == prefix).unwrap();
-            let fork = ForkHandle { fork: stead.find_fork("draft").unwrap(), store: workspace.mount().store() };
-            let result = vfs.merge_fork("/code", fork, &MergeOptions::default());
-            let writes = racing.state.lock().unwrap().writes;
+            let (result, writes) =
+                merge_while_written(&stead, project.open("reviewer"), "/project/src/main.rs", attempts);
             if is_merged {
                 assert!(result.unwrap().done);
                 assert_eq!(writes, attempts, "each write makes the merge plan again");
@@ -275,5 +289,28 @@ for_each_store! {
                 merge_clean(&stead, "draft");
             }
         }
+    }
+}
+
+for_each_store! {
+    fn g25_markers_that_a_merge_wrote_while_the_fork_was_changed_are_listed_by_the_next_update(store) {
+        let project = Project::new(store);
+        let stead = forked(&project);
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+        write(&stead, "/code/src/main.rs", "1\n2\n3\n4\n5\n6\ntarget\n");
+        let (merged, writes) = merge_while_written(&stead, stead.clone(), "/forks/draft/src/main.rs", 1);
+        assert!(merged.unwrap().done);
+        assert_eq!((read(&stead, "/code/src/main.rs"), writes), ("one\n2\n3\n4\n5\n6\ntarget\n".into(), 1));
+        // The fork has both lines, and its agent is told so, as often as it asks.
+        let marked = "one\n2\n3\n4\n5\n6\n<<<<<<< target\ntarget\n||||||| base\n7\n=======\nagent 1\n>>>>>>> fork\n";
+        for _ in 0..2 {
+            let conflicts = kinds(&update(&stead, "draft"));
+            assert_eq!(conflicts, [("/forks/draft/src/main.rs".to_owned(), "unresolved")]);
+            assert_eq!(read(&stead, "/forks/draft/src/main.rs"), marked);
+        }
+        write(&stead, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\nboth\n");
+        assert_eq!(kinds(&update(&stead, "draft")), []);
+        merge_clean(&stead, "draft");
+        assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nboth\n");
     }
 }

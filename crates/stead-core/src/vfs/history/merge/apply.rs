@@ -19,7 +19,7 @@ use crate::store::{
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::execute::{NOT_SHOWN, is_race};
 use crate::vfs::history::merge::choices::RuleChoices;
-use crate::vfs::history::merge::describe::MergeConflictKind;
+use crate::vfs::history::merge::describe::{MergeConflict, MergeConflictKind};
 use crate::vfs::history::merge::manifest::RowEdits;
 use crate::vfs::history::merge::plan::{
     Direction, SideView, expected_directories, free_paths, node_sides, nodes_by_path, order, side_changes,
@@ -128,21 +128,8 @@ impl Call<'_> {
             let described = self.describe_conflict(group, conflict, Direction::IntoTarget, options);
             result.conflicts.push(described.map_err(failed)?);
         }
-        // What is left out or replaced brings no markers into the target.
-        let brings_markers = |conflict: &&TreeConflict| {
-            let sides = &conflict.sides;
-            let choice = self.choice_for(
-                group,
-                options,
-                &[sides.base.as_ref(), sides.ours.as_ref(), sides.theirs.as_ref()],
-            );
-            !matches!(choice, Some(MergeChoice::LeaveOut | MergeChoice::Drop | MergeChoice::Content(_)))
-        };
-        for conflict in unresolved.iter().filter(brings_markers) {
-            let kind = MergeConflictKind::Unresolved;
-            let described = self.describe_sides(group, conflict, kind, Direction::IntoTarget, options);
-            result.conflicts.push(described.map_err(failed)?);
-        }
+        let unresolved = self.describe_unresolved(group, &unresolved, options);
+        result.conflicts.extend(unresolved.map_err(failed)?);
         let (left_out, in_part) = (planned.plan.left_out.clone(), planned.plan.in_part.clone());
         self.set_left_out(&mut result, group, &sides, &left_out);
         let contents = match options.with_contents {
@@ -292,6 +279,11 @@ impl Call<'_> {
                 let described = self.describe_conflict(&group, conflict, Direction::IntoFork, options);
                 result.conflicts.push(described.map_err(failed)?);
             }
+            // A merge that took in the result of another one may have written markers when nobody was told.
+            let mut earlier = self.unresolved_markers(&sides, store).map_err(failed)?;
+            earlier.retain(|one| planned.reported.iter().all(|conflict| conflict.node != one.node));
+            let earlier = self.describe_unresolved(&group, &earlier, options);
+            result.conflicts.extend(earlier.map_err(failed)?);
             result.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
             let free = free_paths(&sides, Direction::IntoFork);
             let plan = revert_plan(std::mem::take(&mut planned.plan.targets));
@@ -401,6 +393,34 @@ impl Call<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Describes files of the fork that still have markers, without those that the rules leave out or replace.
+    fn describe_unresolved(
+        &self,
+        group: &StoreGroup<'_>,
+        unresolved: &[TreeConflict],
+        options: &MergeOptions,
+    ) -> StoreResult<Vec<MergeConflict>> {
+        let mut described = Vec::new();
+        for conflict in unresolved {
+            let sides = &conflict.sides;
+            let states = [sides.base.as_ref(), sides.ours.as_ref(), sides.theirs.as_ref()];
+            match self.choice_for(group, options, &states) {
+                Some(MergeChoice::LeaveOut | MergeChoice::Drop | MergeChoice::Content(_)) => {}
+                _ => {
+                    let kind = MergeConflictKind::Unresolved;
+                    described.push(self.describe_sides(
+                        group,
+                        conflict,
+                        kind,
+                        Direction::IntoTarget,
+                        options,
+                    )?);
+                }
+            }
+        }
+        Ok(described)
     }
 
     /// Lets the fork take in a merge that was committed before, if it has not.

@@ -53,7 +53,7 @@ pub enum MergeConflictKind {
     Kind,
     /// Both moved directories, so that one would lie inside the other.
     Cycle,
-    /// An update wrote conflict markers into the fork's file, and it still has them.
+    /// An update, or a merge while the fork was changed, wrote conflict markers into the fork's file, and it still has them.
     Unresolved,
 }
 
@@ -89,7 +89,7 @@ impl MergeConflictKind {
             MergeConflictKind::NameTaken => "something else has the name that it would get",
             MergeConflictKind::Kind => "one side made it another kind of node, and the other side changed it",
             MergeConflictKind::Cycle => "the fork and the target moved directories into each other",
-            MergeConflictKind::Unresolved => "the fork's file still has the conflict markers of an update",
+            MergeConflictKind::Unresolved => "the fork's file still has conflict markers",
         }
     }
 
