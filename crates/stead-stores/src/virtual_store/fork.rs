@@ -25,7 +25,7 @@ use crate::virtual_store::layers::{Layer, ROOT_PARENT, find_overlay};
 use crate::virtual_store::tree::VolumeTree;
 
 /// How many layers a fork has below it at most.
-const MAX_LAYERS: usize = 4;
+pub(super) const MAX_LAYERS: usize = 4;
 
 /// The namespace prefix of a layer without an owner, such as a merged one, which no one can open: `Database::store` refuses the empty part.
 pub(crate) const UNNAMED_LAYER_PREFIX: &str = "[\"\",";

@@ -37,6 +37,7 @@ pub(crate) mod fork_part;
 pub(crate) mod fork_sync;
 mod grep;
 pub(crate) mod history;
+mod layered_lookup;
 pub(crate) mod layers;
 mod merge_drafts;
 mod open_file;

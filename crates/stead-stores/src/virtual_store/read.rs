@@ -1,8 +1,8 @@
 //! Reads of one path: its attributes, its content, its entries.
 //!
-//! If the cache has the directory, attributes and content are read with one statement, and so in one snapshot. The
-//! statement also returns the directory epoch, which says whether the cache was right. Every other read takes a
-//! transaction.
+//! If the cache has the directory, attributes and content are read with one statement, and so in one snapshot; in a fork, where it
+//! also has to look into the layers below, the content is read after that. The statement also returns the directory epoch, which says
+//! whether the cache was right. Every other read takes a transaction.
 
 use std::ops::ControlFlow;
 
@@ -18,6 +18,7 @@ use crate::virtual_store::VirtualStore;
 use crate::virtual_store::content::{self, CHUNK_SIZE};
 use crate::virtual_store::dir_cache::DirCache;
 use crate::virtual_store::entry_row::{EntryKind, EntryRow};
+use crate::virtual_store::layered_lookup;
 use crate::virtual_store::tree::{DirLookup, VolumeTree};
 
 /// The key by which a single statement finds an entry.
@@ -112,7 +113,7 @@ impl VirtualStore {
 
     /// The key with which one statement can read the path; `None` if that takes a transaction.
     fn entry_key<'a>(&self, at: &'a NodePath) -> Option<EntryKey<'a>> {
-        if self.as_of.is_some() || self.volume.forked_at().is_some() {
+        if self.as_of.is_some() {
             return None;
         }
         let root = self.volume.root;
@@ -141,10 +142,17 @@ impl VirtualStore {
             WHERE m.id = ?1";
         let reader = self.database_inner().reader_after_write()?;
         if let Some(key) = self.entry_key(at) {
-            let mut statement = reader.prepare_cached(SQL)?;
-            let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name])?;
-            let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
-            match interpret_row(row, &key.parent_trust)? {
+            let answer = match self.volume.forked_at() {
+                Some(_) => self.look_up_in_layers(&reader, &key)?,
+                None => {
+                    let mut statement = reader.prepare_cached(SQL)?;
+                    let mut rows =
+                        statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name])?;
+                    let row = rows.next()?.ok_or_else(|| corrupt("the directory counter is missing"))?;
+                    interpret_row(row, &key.parent_trust)?
+                }
+            };
+            match answer {
                 LookupAnswer::Found(found) => return Ok(found.attr()),
                 LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
                 LookupAnswer::Unsure => {}
@@ -163,7 +171,21 @@ impl VirtualStore {
             WHERE m.id = ?1";
         let reader = self.database_inner().reader()?;
         let max_size = i64::try_from(limit).unwrap_or(i64::MAX);
-        if let Some(key) = self.entry_key(at) {
+        let key = self.entry_key(at);
+        if let (Some(key), Some(_)) = (&key, self.volume.forked_at()) {
+            match self.look_up_in_layers(&reader, key)? {
+                LookupAnswer::Found(found) if found.kind == EntryKind::File => {
+                    check_size_limit(&found, limit)?;
+                    // Content is never rewritten, so it can be read outside the statement's snapshot. If it is gone since then, the
+                    // transaction below finds what the file has now.
+                    if let Ok(bytes) = content::read_whole(&reader, found.content, found.size) {
+                        return Ok(FileContent { attr: found.attr(), bytes });
+                    }
+                }
+                LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
+                LookupAnswer::Found(_) | LookupAnswer::Unsure => {}
+            }
+        } else if let Some(key) = key {
             let mut statement = reader.prepare_cached(SQL)?;
             let mut rows =
                 statement.query(params![DIR_EPOCH, self.volume.id, key.parent, key.name, max_size])?;
@@ -196,6 +218,23 @@ impl VirtualStore {
             check_size_limit(&row, limit)?;
             let bytes = content::read_whole(snapshot.tree.conn, row.content, row.size)?;
             Ok(FileContent { attr: row.attr(), bytes })
+        })
+    }
+
+    /// Looks a name up in a fork.
+    fn look_up_in_layers(&self, conn: &Connection, key: &EntryKey<'_>) -> Result<LookupAnswer> {
+        let Some(found) = layered_lookup::look_up(conn, &self.volume, key.parent, key.name)? else {
+            return Ok(LookupAnswer::Unsure);
+        };
+        Ok(match key.parent_trust {
+            ParentTrust::AtEpoch(cached_epoch) if cached_epoch != found.epoch => LookupAnswer::Unsure,
+            ParentTrust::IfFound if found.entry.is_none() => LookupAnswer::Unsure,
+            _ => match found.entry {
+                // The times that a directory of a layer had as of the fork are elsewhere.
+                Some(row) if row.is_directory() && found.is_below => LookupAnswer::Unsure,
+                Some(row) => LookupAnswer::Found(row),
+                None => LookupAnswer::Missing,
+            },
         })
     }
 
