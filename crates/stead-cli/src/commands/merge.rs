@@ -41,7 +41,7 @@ pub(super) struct ChoiceArgs {
     /// Resolve conflicts with one side: `target` (or `ours`) or `fork` (or `theirs`); `SIDE:GLOB` to give each side its paths
     #[arg(long, value_name = "SIDE[:GLOB]")]
     take: Vec<String>,
-    /// Give the file at PATH the content of the host's FILE
+    /// Give the one file at PATH, which is merged or in conflict, the content of the host's FILE
     #[arg(long, num_args = 2, value_names = ["PATH", "FILE"])]
     content: Vec<String>,
     /// Leave the changes of these paths out; they stay in the fork
@@ -91,7 +91,8 @@ impl ChoiceArgs {
                 let path = human::escape_text(path);
                 stead::Error::Invalid(format!("the file for `{path}` can't be read: {error}"))
             })?;
-            rules.push(MergeRule { paths: parse(path)?, choice: MergeChoice::Content(Arc::new(bytes)) });
+            let paths = RulePaths::exactly(path, &prefixes)?;
+            rules.push(MergeRule { paths, choice: MergeChoice::Content(Arc::new(bytes)) });
         }
         for glob in &self.leave {
             rules.push(MergeRule { paths: parse(glob)?, choice: MergeChoice::LeaveOut });
@@ -101,6 +102,34 @@ impl ChoiceArgs {
         }
         Ok(rules)
     }
+
+    /// Fails if content was given for something that isn't a file, or isn't merged. `plan` says what would be merged.
+    pub(super) fn check_content(
+        &self,
+        rules: &[MergeRule],
+        plan: impl FnOnce() -> stead::Result<MergeResult>,
+    ) -> Result<(), CommandError> {
+        if self.content.is_empty() {
+            return Ok(());
+        }
+        let given = plan()?.given;
+        let is_used = |rule: &&MergeRule| given.iter().any(|path| rule.paths.matches(path));
+        let contents = rules.iter().filter(|rule| matches!(rule.choice, MergeChoice::Content(_)));
+        let mut unused = contents
+            .zip(self.content.chunks_exact(2))
+            .filter(|(rule, _)| !is_used(rule))
+            .map(|(_, pair)| &pair[0]);
+        match unused.next() {
+            None => Ok(()),
+            Some(path) => {
+                let path = human::escape_text(path);
+                let message = format!(
+                    "`{path}` isn't a file that is merged; --content takes the path of one such file, and `--dry-run` lists them"
+                );
+                Err(stead::Error::Invalid(message).into())
+            }
+        }
+    }
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
@@ -109,6 +138,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     options.dry_run = args.dry_run;
     options.with_markers = args.markers;
     options.rules = args.choices.rules(&stead, &args.fork)?;
+    args.choices.check_content(&options.rules, || {
+        let mut plan = options.clone();
+        plan.dry_run = true;
+        stead.merge_fork(&args.fork, &plan)
+    })?;
     let result = follow_merge(session, &stead, "Merging", |stead| stead.merge_fork(&args.fork, &options))?;
     let discards = args.discard && result.took_everything();
     if discards {

@@ -26,6 +26,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let mut options = MergeOptions::default();
     options.dry_run = args.dry_run;
     options.rules = args.choices.rules(&stead, &args.fork)?;
+    args.choices.check_content(&options.rules, || {
+        let mut plan = options.clone();
+        plan.dry_run = true;
+        stead.update_fork(&args.fork, &plan)
+    })?;
     let result = follow_merge(session, &stead, "Updating", |stead| stead.update_fork(&args.fork, &options))?;
     report(&result, &args.fork, args.dry_run, MergeKind::Update, session)
 }

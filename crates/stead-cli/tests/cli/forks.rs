@@ -487,6 +487,40 @@ fn g24_the_command_resolves_conflicts_by_globs_a_side_each_a_given_content_and_b
     }
 }
 
+#[test]
+fn g24_content_is_given_to_one_file_and_a_path_with_glob_characters_is_itself() {
+    let dir = TestDir::empty();
+    let text = "[stores.code]\nkind = \"virtual\"\n[[agents.coder.workspaces]]\nprefix = \"/code\"\nscope = \"rw\"\n\
+                store = \"code\"\n";
+    dir.file("stead.toml", text);
+    dir.file("given.txt", "given\n");
+    let file = dir.path("given.txt");
+    let files = ["src/a", "src/b", "[id].ts", "i.ts"];
+    files.iter().for_each(|name| drop(dir.run(["write", &format!("/code/{name}"), "base"])));
+    dir.run(["fork", "/code", "draft"]);
+    files.iter().for_each(|name| drop(dir.run(["write", &format!("/forks/draft/{name}"), "fork"])));
+    dir.run(["write", "/code/[id].ts", "target"]);
+    let contents = |prefix: &str| files.map(|name| dir.run(["cat", &format!("{prefix}/{name}")]));
+    let before = contents("/code");
+    for path in ["src", "/code/src", "missing", "."] {
+        for command in ["merge", "update"] {
+            let refused = dir.run([command, "draft", "--content", path, file.to_str().unwrap()]);
+            assert!(
+                refused.contains(&format!("`{path}` isn't a file that is merged")),
+                "{command}: {refused}"
+            );
+            assert!(refused.ends_with("exit 2"), "{command}: {refused}");
+        }
+    }
+    assert_eq!((contents("/code"), contents("/forks/draft")), (before, ["fork"; 4].map(str::to_owned)));
+    dir.run(["merge", "draft", "--content", "[id].ts", file.to_str().unwrap(), "--leave", "src/b"]);
+    assert_eq!(contents("/code"), ["fork", "base", "given", "fork"]);
+    dir.run(["write", "/code/[id].ts", "target"]);
+    dir.run(["write", "/forks/draft/[id].ts", "fork"]);
+    dir.run(["merge", "draft", "--take", "fork:[id].ts", "--leave", "src"]);
+    assert_eq!(contents("/code"), ["fork", "base", "fork", "fork"]);
+}
+
 #[track_caller]
 fn merge_with_success(dir: &TestDir, options: &[&str]) -> String {
     let output = dir.run(["merge", "draft"].iter().chain(options).copied());

@@ -314,3 +314,32 @@ for_each_store! {
         assert_eq!(read(&stead, "/code/src/main.rs"), "one\n2\n3\n4\n5\n6\nboth\n");
     }
 }
+
+for_each_store! {
+    fn g1_a_fork_of_a_workspace_whose_directory_is_not_made_yet_is_merged(store) {
+        let in_a_new_directory = |prefix: &str| {
+            let workspace = format!("prefix = \"{prefix}\"\n    scope = \"rw\"\n    store = \"code\"");
+            CONFIG.replace(&workspace, &format!("{workspace}\n    path = \"/new/dir\""))
+        };
+        for is_made_meanwhile in [false, true] {
+            let project = Project::with_config(store, &in_a_new_directory("/code"));
+            let stead = project.open("coder").fork("/code", "draft").unwrap();
+            write(&stead, "/forks/draft/a.txt", "fork\n");
+            if is_made_meanwhile {
+                write(&stead, "/code/b.txt", "target\n");
+            }
+            let result = merge_clean(&stead, "draft");
+            let changed: Vec<String> = result.changes.iter().map(|change| change.path.to_string()).collect();
+            assert!(changed.contains(&"/code/a.txt".to_owned()), "{changed:?}");
+            assert!(changed.iter().all(|path| path.starts_with("/code")), "{changed:?}");
+            assert_eq!(read(&project.open("reviewer"), "/project/new/dir/a.txt"), "fork\n");
+            assert!(update(&stead, "draft").conflicts.is_empty());
+            assert_eq!(files(&stead, "/code"), files(&stead, "/forks/draft"));
+            assert!(merge(&stead, "draft").is_unchanged(), "merging again does nothing");
+            let operation = result.operation.unwrap();
+            stead.vfs().undo(stead_core::vfs::UndoTarget::Operation(operation), Default::default()).unwrap();
+            assert!(!exists(&stead, "/code/a.txt"));
+            assert_eq!(exists(&stead, "/code/b.txt"), is_made_meanwhile);
+        }
+    }
+}

@@ -490,6 +490,10 @@ impl Call<'_> {
         let (mut changes, mut refused) = (Vec::with_capacity(steps.changes.len()), BTreeMap::new());
         let mut approval_error = None;
         for change in &steps.changes {
+            let is_made = |step: &Step| matches!(step, Step::Mkdir { at, .. } if at.path == change.path);
+            if self.is_above_a_mount(group, &change.path) && steps.steps.iter().any(is_made) {
+                continue;
+            }
             let path = self.authorize_restore(group, &change.path, &mut approval_error);
             let from = change
                 .from

@@ -230,6 +230,15 @@ impl Call<'_> {
         found.map(|(_, path)| path)
     }
 
+    /// Whether a path in a Store is above the Mount of one of these Workspaces. If the Mount doesn't exist yet, the directories above it
+    /// are made with the first file in it; no Workspace shows them.
+    fn is_above_a_mount(&self, group: &StoreGroup<'_>, path: &StorePath) -> bool {
+        group.workspaces.iter().any(|workspace| {
+            let mount = workspace.mount().path();
+            mount != path && mount.is_at_or_below(path)
+        })
+    }
+
     /// The paths in a Workspace's Store that the Workspace doesn't show, because Workspaces nested in it have their
     /// places.
     fn hidden_paths(&self, workspace: &Workspace) -> Vec<StorePath> {

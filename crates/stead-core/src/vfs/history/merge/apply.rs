@@ -49,6 +49,8 @@ struct Planned {
     has_decided: bool,
     /// Whether rules have taken the target's side.
     gives_up_fork: bool,
+    /// The files that get the content of a rule.
+    given: BTreeSet<String>,
     /// The files of which a part is taken, and what they are expected to have.
     parts: Vec<(Option<NodeState>, Arc<Vec<u8>>)>,
     /// The merged texts, which are drafts until a change has used them. They are held, and not read.
@@ -116,6 +118,7 @@ impl Call<'_> {
         let unresolved = self.unresolved_markers(&sides, target).map_err(failed)?;
         let planner = SidesPlanner { fork, direction: Direction::IntoTarget, group, options, progress };
         let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
+        result.given = std::mem::take(&mut planned.given);
         for (state, expected) in &planned.parts {
             if !has_content(target, state.as_ref(), expected).map_err(failed)? {
                 let path = state.as_ref().and_then(|state| self.logical_path(group, &state.path));
@@ -274,7 +277,8 @@ impl Call<'_> {
             let planner =
                 SidesPlanner { fork, direction: Direction::IntoFork, group: &group, options, progress };
             let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
-            let mut result = MergeResult::default();
+            let given = std::mem::take(&mut planned.given);
+            let mut result = MergeResult { given, ..MergeResult::default() };
             for conflict in &planned.reported {
                 let described = self.describe_conflict(&group, conflict, Direction::IntoFork, options);
                 result.conflicts.push(described.map_err(failed)?);
@@ -351,8 +355,11 @@ impl Call<'_> {
         let is_shown_or_made = !options.dry_run || options.with_contents;
         let needed = if is_shown_or_made { TextsNeeded::Yes } else { TextsNeeded::No };
         let texts = MergedTexts::new(&**fork.store, needed);
-        let is_unseen =
-            |path: &StorePath| direction == Direction::IntoTarget && self.logical_path(group, path).is_none();
+        let is_unseen = |path: &StorePath| {
+            direction == Direction::IntoTarget
+                && self.logical_path(group, path).is_none()
+                && !self.is_above_a_mount(group, path)
+        };
         let is_unseen = &is_unseen;
         let mut view =
             SideView { ours, current, by_path, free, is_unseen, direction, monitor, progress, texts };
@@ -360,18 +367,20 @@ impl Call<'_> {
             rules: &options.rules,
             direction,
             visible_path: &|path| Some(options.path_for_rules(self.path_for_rules(group, path)?)),
+            has_no_rules: &|state| self.is_directory_above(group, state),
             writes_markers: direction == Direction::IntoFork,
             unresolved: Vec::new(),
             has_decided: false,
             gives_up_fork: false,
+            given: BTreeSet::new(),
             parts: Vec::new(),
         };
         let plan = plan_merge(node_sides(sides, direction), &mut choices, &mut view)?;
         let drafts = view.texts.finish()?;
-        let RuleChoices { unresolved, has_decided, gives_up_fork, parts, .. } = choices;
+        let RuleChoices { unresolved, has_decided, gives_up_fork, given, parts, .. } = choices;
         let mut seen = BTreeSet::new();
         let reported = unresolved.into_iter().filter(|conflict| seen.insert(conflict.node)).collect();
-        Ok(Planned { plan, reported, has_decided, gives_up_fork, parts, _drafts: drafts })
+        Ok(Planned { plan, reported, has_decided, gives_up_fork, given, parts, _drafts: drafts })
     }
 
     /// The files of the fork that an update wrote with markers and that still have them.
@@ -615,7 +624,10 @@ impl Call<'_> {
             let is_changed = base.map(place) != in_fork.map(place)
                 || base.map(|state| &state.content) != in_fork.map(|state| &state.content);
             let mut states = [base, in_fork].into_iter().flatten();
-            if !is_changed || states.all(|state| self.logical_path(group, &state.path).is_some()) {
+            let is_seen = |state: &NodeState| {
+                self.logical_path(group, &state.path).is_some() || self.is_directory_above(group, state)
+            };
+            if !is_changed || states.all(is_seen) {
                 continue;
             }
             let in_target = sides.in_target.get(&node).and_then(|current| current.state.as_ref());

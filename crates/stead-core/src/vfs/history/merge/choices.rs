@@ -9,7 +9,7 @@ use crate::history::tree_merge::{
     ConflictChoice, MergeChoices, MergeSide, NodePreset, NodeSides, TreeConflict, TreeConflictKind,
 };
 use crate::path::VfsPath;
-use crate::store::{NodeId, NodeState, StorePath};
+use crate::store::{NodeId, NodeKind, NodeState, StorePath};
 use crate::vfs::history::merge::plan::Direction;
 
 /// What to do about some paths.
@@ -26,8 +26,14 @@ pub struct MergeRule {
 pub enum RulePaths {
     /// All paths.
     All,
-    /// The paths that match a glob, and everything below them. The glob is relative to the Workspace.
-    Glob(Arc<PathGlobs>),
+    /// The paths that match a glob, and everything below them. The glob is relative to the Workspace. It is the name of a path, too, so
+    /// that `[id].ts` is that file.
+    Glob {
+        /// The glob.
+        globs: Arc<PathGlobs>,
+        /// The same, read as a path.
+        path: Arc<str>,
+    },
     /// Exactly these paths, relative to the Workspace.
     Exactly(Arc<BTreeSet<String>>),
     /// What the caller may not see: hidden names, and what nested Workspaces stand in front of.
@@ -37,30 +43,48 @@ pub enum RulePaths {
 impl RulePaths {
     /// Parses a glob. It may begin with the prefix of the target or of the fork; otherwise it is relative to them.
     pub fn parse(text: &str, prefixes: &[&VfsPath]) -> Result<Self> {
-        let relative = prefixes.iter().find_map(|prefix| {
-            let rest = text.strip_prefix(prefix.as_str())?;
-            rest.strip_prefix('/').or_else(|| rest.is_empty().then_some("**"))
-        });
-        if relative.is_none() && text.starts_with('/') {
-            return Err(Error::Invalid(format!(
-                "`{}` is neither in the fork nor in the Workspace that it was made from; use a path relative to them",
-                text.escape_debug()
-            )));
-        }
-        let globs = PathGlobs::new([relative.unwrap_or(text)], Anchor::Start)?;
-        Ok(RulePaths::Glob(Arc::new(globs)))
+        let text = match relative_to(text, prefixes)? {
+            "" => "**",
+            text => text,
+        };
+        let globs = Arc::new(PathGlobs::new([text], Anchor::Start)?);
+        Ok(RulePaths::Glob { globs, path: text.trim_end_matches('/').into() })
+    }
+
+    /// One path, whatever characters it has. Like a glob, it may begin with the prefix of the target or of the fork.
+    pub fn exactly(text: &str, prefixes: &[&VfsPath]) -> Result<Self> {
+        let path = relative_to(text, prefixes)?;
+        let path = path.strip_prefix("./").unwrap_or(path);
+        Ok(RulePaths::Exactly(Arc::new(BTreeSet::from([path.to_owned()]))))
     }
 
     /// Whether a path, relative to the Workspace, matches, or lies below one that does.
     pub fn matches(&self, path: &str) -> bool {
         match self {
             RulePaths::All => true,
-            RulePaths::Glob(globs) => {
-                globs.matches(path) || path.match_indices('/').any(|(end, _)| globs.matches(&path[..end]))
+            RulePaths::Glob { globs, path: named } => {
+                let is_named = |path: &str| path == &**named || globs.matches(path);
+                is_named(path) || path.match_indices('/').any(|(end, _)| is_named(&path[..end]))
             }
             RulePaths::Exactly(paths) => paths.contains(path),
             RulePaths::Hidden => false,
         }
+    }
+}
+
+/// The part of a path or a glob that is relative to the target or to the fork.
+fn relative_to<'t>(text: &'t str, prefixes: &[&VfsPath]) -> Result<&'t str> {
+    let relative = prefixes.iter().find_map(|prefix| {
+        let rest = text.strip_prefix(prefix.as_str())?;
+        rest.strip_prefix('/').or_else(|| rest.is_empty().then_some(""))
+    });
+    match relative {
+        Some(relative) => Ok(relative),
+        None if text.starts_with('/') => Err(Error::Invalid(format!(
+            "`{}` is neither in the fork nor in the Workspace that it was made from; use a path relative to them",
+            text.escape_debug()
+        ))),
+        None => Ok(text),
     }
 }
 
@@ -71,7 +95,9 @@ pub enum MergeChoice {
     TakeTarget,
     /// If it is in conflict, it becomes what it is in the fork.
     TakeFork,
-    /// The file gets this content.
+    /// If it is a file that the fork has changed, or that is in conflict, it gets this content ([`MergeResult::given`]).
+    ///
+    /// [`MergeResult::given`]: crate::vfs::MergeResult::given
     Content(Arc<Vec<u8>>),
     /// Its change is left out, and stays in the fork.
     LeaveOut,
@@ -105,6 +131,8 @@ pub(super) struct RuleChoices<'r> {
     /// files, the nested Workspace; `None` for what the caller may not see. Rules are about nothing else: a rule must not tell
     /// whether its guess of a hidden name is right.
     pub(super) visible_path: &'r dyn Fn(&StorePath) -> Option<String>,
+    /// Whether rules aren't about a node: a directory above the Workspace, without which there is no place for its files.
+    pub(super) has_no_rules: &'r dyn Fn(&NodeState) -> bool,
     /// What to do about a conflict that no rule is about: for an update.
     pub(super) writes_markers: bool,
     /// The nodes in conflict that an update leaves as the fork has them.
@@ -113,6 +141,8 @@ pub(super) struct RuleChoices<'r> {
     pub(super) has_decided: bool,
     /// Whether a rule has taken the target's side, so that the fork's is given up.
     pub(super) gives_up_fork: bool,
+    /// The files that get the content of a rule, by the paths that rules know.
+    pub(super) given: BTreeSet<String>,
     /// The files of which a part is taken, as the side that gets changed has them, and what they are expected to have.
     pub(super) parts: Vec<(Option<NodeState>, Arc<Vec<u8>>)>,
 }
@@ -128,10 +158,21 @@ pub(super) fn choice_for<'r>(rules: &'r [MergeRule], paths: &[String]) -> Option
 }
 
 impl RuleChoices<'_> {
-    fn choice(&self, sides: &NodeSides) -> Option<&MergeChoice> {
-        let states = [&sides.ours, &sides.theirs, &sides.base].into_iter().flatten();
-        let paths: Vec<String> = states.filter_map(|state| (self.visible_path)(&state.path)).collect();
-        choice_for(self.rules, &paths)
+    fn choice(&mut self, sides: &NodeSides) -> Option<MergeChoice> {
+        let states = || [&sides.ours, &sides.theirs, &sides.base].into_iter().flatten();
+        if states().any(|state| (self.has_no_rules)(state)) {
+            return None;
+        }
+        let paths: Vec<String> = states().filter_map(|state| (self.visible_path)(&state.path)).collect();
+        let choice = choice_for(self.rules, &paths)?.clone();
+        if matches!(choice, MergeChoice::Content(_)) {
+            // Only a file can have content.
+            if !states().any(|state| state.kind == NodeKind::File) {
+                return None;
+            }
+            self.given.extend(paths);
+        }
+        Some(choice)
     }
 
     fn take(&self, side: Direction) -> ConflictChoice {
@@ -148,7 +189,7 @@ impl MergeChoices for RuleChoices<'_> {
             Some(MergeChoice::TakeTarget) => Some(self.take(Direction::IntoTarget)),
             Some(MergeChoice::TakeFork) => Some(self.take(Direction::IntoFork)),
             Some(MergeChoice::Content(content) | MergeChoice::Part { content, .. }) => {
-                Some(ConflictChoice::Content(Arc::clone(content)))
+                Some(ConflictChoice::Content(content))
             }
             Some(MergeChoice::LeaveOut | MergeChoice::Drop) => Some(ConflictChoice::Ours),
             None => None,
@@ -169,7 +210,7 @@ impl MergeChoices for RuleChoices<'_> {
     }
 
     fn preset(&mut self, _: NodeId, sides: &NodeSides) -> Option<NodePreset> {
-        match self.choice(sides).cloned()? {
+        match self.choice(sides)? {
             MergeChoice::LeaveOut => Some(NodePreset::LeaveOut),
             MergeChoice::Drop => {
                 (self.has_decided, self.gives_up_fork) = (true, true);

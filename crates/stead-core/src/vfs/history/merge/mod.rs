@@ -133,6 +133,8 @@ pub struct MergeResult {
     pub left_out: Vec<VfsPath>,
     /// Whether a rule left out changes of which the caller may see no path.
     pub left_out_unseen: bool,
+    /// The files that get the content of a rule ([`MergeChoice::Content`]): the paths that they have on any side, as rules know them.
+    pub given: BTreeSet<String>,
     /// The changes of the fork that the merge was planned with, if [`MergeOptions::with_contents`] asks for them.
     pub fork_state: Option<ForkState>,
     /// Whether rules made the fork give up its side of something, so that it changed although the target may not have.
@@ -154,6 +156,7 @@ impl MergeResult {
         self.refused.extend(part.refused);
         self.left_out.extend(part.left_out);
         self.left_out_unseen |= part.left_out_unseen;
+        self.given.extend(part.given);
         self.fork_gave_up |= part.fork_gave_up;
         self.merged.extend(part.merged);
         self.changes.sort_by(|one, other| one.path.cmp(&other.path));

@@ -249,10 +249,17 @@ impl<'c> Call<'c> {
         withheld
     }
 
+    /// Whether this is a directory above the Mount of one of the Workspaces.
+    pub(super) fn is_directory_above(&self, group: &StoreGroup<'_>, state: &NodeState) -> bool {
+        state.kind == NodeKind::Directory && self.is_above_a_mount(group, &state.path)
+    }
+
     /// The same for a merge into a Workspace: without what this Workspace doesn't show to the caller.
     pub(super) fn withhold_from_merge(&self, sides: &mut ForkSides, group: &StoreGroup<'_>) -> Withheld {
         let mut withheld = Withheld::default();
-        let is_visible = |state: &NodeState| self.logical_path(group, &state.path).is_some();
+        let is_visible = |state: &NodeState| {
+            self.logical_path(group, &state.path).is_some() || self.is_directory_above(group, state)
+        };
         let nodes: Vec<NodeId> = sides.nodes.keys().copied().collect();
         for node in nodes {
             let base = sides.nodes.get(&node).and_then(Option::as_ref);
