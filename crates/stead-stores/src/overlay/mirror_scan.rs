@@ -307,9 +307,13 @@ impl Scanner<'_> {
     }
 
     /// Adds the names of a directory that the mirror follows and that have something: those that the fork has taken over. In a
-    /// directory that the fork has made or taken over whole, these are all names.
+    /// directory that the fork has made, taken over whole, or removed, these are all names: there, the fork shows nothing of the host's.
     fn add_places(&self, directory: Option<i64>, path: &StorePath, places: &mut Vec<Place>) -> Result<()> {
-        let taken: Option<Vec<Vec<u8>>> = directory.and_then(|directory| {
+        let shown = match directory {
+            Some(directory) if self.fork.node(directory)?.is_some() => Some(directory),
+            _ => None,
+        };
+        let taken: Option<Vec<Vec<u8>>> = shown.and_then(|directory| {
             self.store.layer.with_index(|index| {
                 let taken = index.directory(directory, index.newest())?;
                 (!taken.is_whole(index.newest()))

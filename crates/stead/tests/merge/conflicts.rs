@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use stead_core::store::Parents;
+
 use super::*;
 
 /// Merges, expects these conflicts, and checks that nothing has changed.
@@ -174,5 +176,57 @@ for_each_store! {
         assert!(!planned.done);
         assert_eq!(files(&stead, "/code"), before);
         assert_eq!(merge_clean(&stead, "draft").changes, planned.changes);
+    }
+}
+
+for_each_store! {
+    fn g18_what_is_added_to_an_empty_directory_that_the_fork_removed_is_a_conflict_at_its_path(store) {
+        for has_removed_file in [false, true] {
+            let project = Project::new(store);
+            let stead = project.open("coder");
+            stead.vfs().mkdir("/code/e", Parents::Create).unwrap();
+            if has_removed_file {
+                write(&stead, "/code/e/old", "o\n");
+            }
+            let stead = stead.fork("/code", "draft").unwrap();
+            if has_removed_file {
+                remove(&stead, "/forks/draft/e/old");
+            }
+            remove(&stead, "/forks/draft/e");
+            write(&stead, "/code/e/new", "work\n");
+            assert_conflicts(&stead, &[("/code/e/new", "deleted/changed")]);
+            assert_eq!(kinds(&update(&stead, "draft")), [("/forks/draft/e/new".to_owned(), "deleted/changed")]);
+            assert!(!exists(&stead, "/forks/draft/e"));
+            for (choice, is_kept) in [(MergeChoice::TakeTarget, true), (MergeChoice::TakeFork, false)] {
+                let mut plan = options(vec![rule("", choice)]);
+                plan.dry_run = true;
+                let planned = stead.merge_fork("draft", &plan).unwrap();
+                assert!(planned.conflicts.is_empty(), "{:?}", planned.conflicts);
+                let removes = |change: &stead::vfs::MergeChange| change.path.as_str() == "/code/e/new";
+                assert_eq!(planned.changes.iter().any(removes), !is_kept, "{:?}", planned.changes);
+            }
+            stead.merge_fork("draft", &options(vec![rule("", MergeChoice::TakeFork)])).unwrap();
+            assert!(!exists(&stead, "/code/e"));
+            assert_eq!(files(&stead, "/code"), files(&stead, "/forks/draft"));
+        }
+    }
+}
+
+for_each_store! {
+    fn g24_a_deletion_that_is_left_out_because_of_what_was_added_stays_in_the_fork(store) {
+        let project = Project::new(store);
+        let stead = project.open("coder");
+        write(&stead, "/code/d/one", "1\n");
+        let stead = stead.fork("/code", "draft").unwrap();
+        remove(&stead, "/forks/draft/d");
+        write(&stead, "/code/d/new", "work\n");
+        let result = stead.merge_fork("draft", &options(vec![rule("d/new", MergeChoice::LeaveOut)])).unwrap();
+        assert!(result.done && !result.took_everything(), "{:?}", kinds(&result));
+        assert!(exists(&stead, "/code/d/new") && !exists(&stead, "/code/d/one"));
+        // The fork still has no such directory, and is asked about it again.
+        assert!(!exists(&stead, "/forks/draft/d"));
+        assert_conflicts(&stead, &[("/code/d/new", "deleted/changed")]);
+        stead.merge_fork("draft", &options(vec![rule("", MergeChoice::TakeFork)])).unwrap();
+        assert!(!exists(&stead, "/code/d"));
     }
 }

@@ -87,6 +87,8 @@ pub enum ConflictChoice {
     Ours,
     /// It becomes what their side has.
     Theirs,
+    /// Their change of it is left out, to be merged later.
+    LeaveOut,
     /// The file gets this content.
     Content(Arc<Vec<u8>>),
     /// The file gets both sides' lines between markers. Where that isn't possible, the conflict stays.
@@ -294,13 +296,10 @@ impl TreeMerge {
         let mut is_resolved = false;
         for conflict in conflicts {
             let is_left_out = self.left_out.contains(&conflict.node);
-            let choice = if is_left_out { Some(ConflictChoice::Ours) } else { choices.resolve(conflict) };
+            let choice = if is_left_out { Some(ConflictChoice::LeaveOut) } else { choices.resolve(conflict) };
             if let Some(choice) = choice
                 && self.resolved.insert((conflict.node, conflict.kind, conflict.related.clone()))
             {
-                if is_left_out {
-                    self.left_out.extend(&conflict.related);
-                }
                 self.resolve(conflict, choice);
                 is_resolved = true;
             }
@@ -312,6 +311,11 @@ impl TreeMerge {
         let side = match choice {
             ConflictChoice::Ours => MergeSide::Ours,
             ConflictChoice::Theirs => MergeSide::Theirs,
+            ConflictChoice::LeaveOut => {
+                self.left_out.insert(conflict.node);
+                self.left_out.extend(&conflict.related);
+                MergeSide::Ours
+            }
             ConflictChoice::Content(content) => {
                 self.given.insert(conflict.node, content);
                 return;

@@ -191,7 +191,8 @@ impl MergeChoices for RuleChoices<'_> {
             Some(MergeChoice::Content(content) | MergeChoice::Part { content, .. }) => {
                 Some(ConflictChoice::Content(content))
             }
-            Some(MergeChoice::LeaveOut | MergeChoice::Drop) => Some(ConflictChoice::Ours),
+            Some(MergeChoice::LeaveOut) => Some(ConflictChoice::LeaveOut),
+            Some(MergeChoice::Drop) => Some(ConflictChoice::Ours),
             None => None,
         };
         if choice.is_some() {
