@@ -505,3 +505,27 @@ fn g31_what_the_reviewer_may_not_see_is_left_out_without_a_word() {
     assert!(dir.run(["--agent", "lead", "cat", "/code/vis"]).contains("exit 1"));
     assert_eq!(dir.run(["--agent", "coder", "cat", "/code/vis"]), "canary");
 }
+
+#[test]
+fn g31_the_review_of_a_thread_by_another_agent_is_in_its_log_and_undone_as_it_says() {
+    for store in STORES {
+        let dir = TestDir::empty();
+        let workspace = "prefix = \"/code\"\nscope = \"rw\"\nstore = \"code\"\n";
+        dir.file(
+            "stead.toml",
+            &format!(
+                "[stores.code]\n{store}\n[agents.coder]\nscope = \"thread\"\n[[agents.coder.workspaces]]\n{workspace}\
+                 per = \"agent\"\nfork = \"thread\"\n[[agents.lead.workspaces]]\n{workspace}[[agents.other.workspaces]]\n{workspace}"
+            ),
+        );
+        std::fs::create_dir(dir.path("code")).unwrap();
+        dir.run(["--agent", "coder", "--thread", "t1", "write", "/code/file", "x"]);
+        let merged = dir.run(["--agent", "lead", "review", "--take", "file"]);
+        assert!(merged.contains("`stead undo --review` undoes it"), "{merged}");
+        let log = |agent: &str| dir.run(["--agent", agent, "log", "/code"]);
+        assert!(log("lead").contains("review:coder/t1/code"), "{}", log("lead"));
+        assert!(!log("other").contains("t1"), "the threads of others have no names: {}", log("other"));
+        let undone = dir.run(["--agent", "lead", "undo", "--review"]);
+        assert!(undone.contains("removed    /code/file"), "{undone}");
+    }
+}

@@ -280,6 +280,11 @@ impl Call<'_> {
         let Some((owner, name)) = fork.rsplit_once('/') else { return Some(fork.to_owned()) };
         let owner_name = owner.strip_prefix(REVIEW_OWNER_PREFIX).unwrap_or(owner);
         let (caller, is_in_thread) = (&self.shared().identity, self.shared().lease.is_some());
+        let is_own_merge = merged_by.agent == caller.agent && merged_by.thread == caller.thread;
+        if is_own_merge && owner.starts_with(REVIEW_OWNER_PREFIX) {
+            // The caller has reviewed it under this name.
+            return Some(fork.to_owned());
+        }
         let below = |owner: &str, above: &str| {
             owner.strip_prefix(above).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned)
         };
