@@ -154,13 +154,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MergeKind {
-    Merge {
-        discarded: bool,
-    },
-    /// A pinned fork gets only what is new in the files that it has changed.
-    Update {
-        is_pinned: bool,
-    },
+    Merge { discarded: bool },
+    Update,
 }
 
 /// Prints what was merged, or would be. With conflicts or refusals the exit code is `NEGATIVE`.
@@ -178,8 +173,7 @@ pub(super) fn report(
         session.print_json(&json::merge_result(result, fork, dry_run, discarded))?;
         return Ok(exit);
     }
-    let is_refused =
-        is_stopped && !result.done && result.merged.is_empty() && !matches!(kind, MergeKind::Update { .. });
+    let is_refused = is_stopped && !result.done && result.merged.is_empty() && kind != MergeKind::Update;
     for change in result.changes.iter().filter(|_| !is_refused) {
         let (label, colour) = match change.action {
             MergeAction::Added => ("added", Colour::Green),
@@ -258,21 +252,13 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
     let is_review = fork.starts_with("review:");
     let undo = if is_review { "stead undo --review" } else { "stead undo" };
     match kind {
-        MergeKind::Update { .. } if dry_run => session.say(format_args!("This would be {changes}, with {conflicts}.")),
-        MergeKind::Update { .. } if !result.conflicts.is_empty() => session.say(format_args!(
+        MergeKind::Update if dry_run => session.say(format_args!("This would be {changes}, with {conflicts}.")),
+        MergeKind::Update if !result.conflicts.is_empty() => session.say(format_args!(
             "Updated the fork {fork}: {changes}. There are {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \
              have to be edited before the fork can be merged; for the others, choose with `stead merge --take`."
         )),
-        MergeKind::Update { is_pinned: true } if result.is_unchanged() => session.say(
-            "Nothing to do for the files that the fork has changed; all others stay as they are in its snapshot.",
-        ),
-        MergeKind::Update { .. } if result.is_unchanged() => {
-            session.say("Nothing to do: the fork has everything already.");
-        }
-        MergeKind::Update { is_pinned: true } => session.say(format_args!(
-            "Updated the fork {fork}: {changes}. Files that it has not changed stay as they are in its snapshot."
-        )),
-        MergeKind::Update { .. } => session.say(format_args!("Updated the fork {fork}: {changes}.")),
+        MergeKind::Update if result.is_unchanged() => session.say("Nothing to do: the fork has everything already."),
+        MergeKind::Update => session.say(format_args!("Updated the fork {fork}: {changes}.")),
         MergeKind::Merge { .. } if !result.merged.is_empty() => {
             let merged: Vec<String> = result.merged.iter().map(ToString::to_string).collect();
             session.say(format_args!(

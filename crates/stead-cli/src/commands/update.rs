@@ -1,5 +1,4 @@
 use stead::vfs::MergeOptions;
-use stead::{Fork, Stead};
 
 use super::merge::{ChoiceArgs, MergeKind, report};
 use crate::command_error::CommandResult;
@@ -33,15 +32,5 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         stead.update_fork(&args.fork, &plan)
     })?;
     let result = follow_merge(session, &stead, "Updating", |stead| stead.update_fork(&args.fork, &options))?;
-    let is_pinned = stead.find_fork(&args.fork).is_ok_and(|fork| is_pinned_directory(&stead, fork));
-    report(&result, &args.fork, args.dry_run, MergeKind::Update { is_pinned }, session)
-}
-
-/// Whether a fork shows a snapshot of a host directory.
-fn is_pinned_directory(stead: &Stead, fork: &Fork) -> bool {
-    let mut workspaces = stead.vfs().workspaces();
-    let base = workspaces.find(|workspace| *workspace.prefix() == fork.base_prefix);
-    let has_live_forks = |forks: &dyn stead::store::Forks| forks.shows_later_changes();
-    fork.pinned_at.is_some()
-        && base.is_some_and(|base| base.mount().store().forks().is_some_and(has_live_forks))
+    report(&result, &args.fork, args.dry_run, MergeKind::Update, session)
 }

@@ -598,27 +598,3 @@ fn globs_of_a_merge_belong_to_one_side() {
     assert!(dir.run(["merge", "draft", "--content", "/code/c"]).contains("2 values required"));
     assert_eq!(dir.run(["cat", "/code/c"]), "target");
 }
-
-#[test]
-fn g25_an_update_of_a_pinned_fork_says_what_it_leaves_as_it_is() {
-    let dir = TestDir::empty();
-    dir.file(
-        "stead.toml",
-        "[stores.code]\nkind = \"physical\"\npath = \"code\"\n[[agents.coder.workspaces]]\nprefix = \"/code\"\nscope = \"rw\"\n\
-         store = \"code\"\n",
-    );
-    dir.file("code/changed", "1\n2\n3\n");
-    dir.file("code/other", "old\n");
-    dir.run(["fork", "/code", "draft", "--pin"]);
-    dir.run(["write", "/forks/draft/changed", "one\n2\n3\n"]);
-    dir.file("code/other", "new\n");
-    assert_snapshot!(dir.run(["update", "draft"]), @"! Nothing to do for the files that the fork has changed; all others stay as they are in its snapshot.");
-    dir.file("code/changed", "1\n2\nthree\n");
-    assert_snapshot!(dir.run(["update", "draft"]), @r"
-    merged     /forks/draft/changed
-    ! Updated the fork draft: 1 change. Files that it has not changed stay as they are in its snapshot.
-    ");
-    assert_eq!(dir.run(["cat", "/forks/draft/other"]), "old");
-    assert_eq!(dir.run(["merge", "draft", "--json"]).matches("\"path\"").count(), 1);
-    assert_eq!(dir.run(["cat", "/code/other"]), "new");
-}

@@ -30,6 +30,11 @@ impl Lower {
         self.pinned.is_some()
     }
 
+    /// The revision of the snapshot of a pinned fork.
+    pub(super) fn pinned_at(&self) -> Option<RevisionNumber> {
+        self.pinned
+    }
+
     /// The directory as a snapshot has it, if one was taken at this revision. Otherwise the directory as it is: what no fork has
     /// changed has no history of its own.
     pub(super) fn as_of(&self, revision: RevisionNumber) -> Lower {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
     Attr, Change, Content, DisplacedContent, ForkSides, IfMissing, NodeId, NodeKind, NodePath, Parents,
-    Precondition, PutOptions, Replace, SidesQuery, Step, StorePath, Subtree, VersionTag,
+    Precondition, PutOptions, Replace, RevisionNumber, SidesQuery, Step, StorePath, Subtree, VersionTag,
 };
 use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
 
@@ -140,6 +140,9 @@ impl OverlayStore {
         progress: &mut dyn FnMut() -> StoreResult<()>,
     ) -> StoreResult<HashMap<NodeId, NodeId>> {
         let directory = self.lower.directory()?;
+        if let (Some(pinned_at), MirrorMoment::Any) = (self.lower.pinned_at(), moment) {
+            self.take_over_changes_since(pinned_at, &*directory, progress)?;
+        }
         let mut takes_over = !self.lower.is_pinned();
         for _ in 0..MAX_ATTEMPTS {
             let scan = self.scan_directory(&*directory, mirror, moment, progress)?;
@@ -167,6 +170,40 @@ impl OverlayStore {
             }
         }
         Err(StoreError::unavailable("the directory that the fork was made from keeps changing; try again"))
+    }
+}
+
+impl OverlayStore {
+    /// Takes over, from the snapshot of a pinned fork, the names that have something else in the directory by now. Below a fork that
+    /// isn't pinned, these are live.
+    fn take_over_changes_since(
+        &self,
+        pinned_at: RevisionNumber,
+        directory: &dyn Store,
+        progress: &mut dyn FnMut() -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let history = directory.require_history()?;
+        let changes = history.changes_between(pinned_at, RevisionNumber::NOW, &[StorePath::empty()])?;
+        let changes = changes.revisions.iter().flat_map(|revision| &revision.changes);
+        let states = changes.flat_map(|change| [&change.before, &change.after]).flatten();
+        // Each directory comes before what is in it.
+        let paths: BTreeSet<&StorePath> = states.map(|state| &state.path).collect();
+        for path in paths {
+            progress()?;
+            let part = self.layer.with_index(|index| {
+                let part = index.taken_part(self.layer.root, path);
+                let directory = index.directory(part.directory, index.newest());
+                let is_taken =
+                    |name: &Vec<u8>| directory.is_some_and(|found| found.is_taken(name, index.newest()));
+                // A name that was taken over decides about everything below it.
+                part.rest.first().is_some_and(|name| !is_taken(name)).then_some(part)
+            });
+            if let Some(part) = part {
+                self.take_over_part(part, None)?;
+                self.layer.refresh(&*self.upper.database_inner().reader()?)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -358,3 +358,40 @@ fn g23_the_database_is_whole_after_merges_of_a_directory() {
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
     }
 }
+
+#[test]
+fn g25_an_update_brings_what_programs_changed_since_the_snapshot_into_a_pinned_fork() {
+    let project = Project::new(TargetStore::Physical);
+    let host = |path: &str, text: &str| std::fs::write(project.host(path), text).unwrap();
+    std::fs::create_dir_all(project.host("gone/deep")).unwrap();
+    for path in ["same", "changed", "both", "removed", "gone/deep/file", "kind"] {
+        host(path, "1\n2\n3\n4\n5\n");
+    }
+    let stead = project.open("coder").fork_pinned("/code", "pinned").unwrap();
+    write(&stead, "/forks/pinned/both", "one\n2\n3\n4\n5\n");
+    write(&stead, "/forks/pinned/own", "own\n");
+    host("changed", "changed\n");
+    host("both", "1\n2\n3\n4\nfive\n");
+    std::fs::remove_file(project.host("removed")).unwrap();
+    std::fs::remove_dir_all(project.host("gone")).unwrap();
+    std::fs::remove_file(project.host("kind")).unwrap();
+    std::fs::create_dir_all(project.host("kind/new")).unwrap();
+    host("kind/new/file", "new\n");
+    let before = files(&stead, "/forks/pinned");
+    assert!(before.contains_key("/removed") && before.contains_key("/gone/deep/file"), "{before:?}");
+    let result = update(&stead, "pinned");
+    assert!(result.done && result.conflicts.is_empty(), "{:?}", kinds(&result));
+    let mut expected = files(&stead, "/code");
+    let both = expected.get_mut("/both").unwrap();
+    both.1 = b"one\n2\n3\n4\nfive\n".to_vec();
+    expected.insert("/own".to_owned(), (0o644, b"own\n".to_vec()));
+    assert_eq!(files(&stead, "/forks/pinned"), expected);
+    assert!(update(&stead, "pinned").operation.is_none(), "a second update has nothing to do");
+    // The rest is still as it was in the snapshot, whatever happens after the update.
+    host("same", "later\n");
+    assert_eq!(read(&stead, "/forks/pinned/same"), "1\n2\n3\n4\n5\n");
+    merge_clean(&stead, "pinned");
+    assert_eq!(read(&stead, "/code/same"), "later\n");
+    assert_eq!(read(&stead, "/code/both"), "one\n2\n3\n4\nfive\n");
+    assert_eq!(read(&stead, "/code/own"), "own\n");
+}
