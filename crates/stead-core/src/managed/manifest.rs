@@ -258,7 +258,8 @@ pub trait Manifest: Debug + Send + Sync {
     /// The row of a path.
     fn file(&self, root: &StorePath, path: &str) -> StoreResult<Option<ManagedFile>>;
 
-    /// The rows of files that were first written with this name, the newest first; the first few of them.
+    /// The rows of files that were first written with this name, the newest first; the first few of them. Those of a fork that shows
+    /// later changes of its base include the base's rows at paths at which the fork has none.
     fn named(&self, root: &StorePath, original_name: &str) -> StoreResult<Vec<ManagedFile>>;
 
     /// The rows of files of a category that were last written at `cutoff` or earlier, the oldest first: up to `limit` after

@@ -1,7 +1,7 @@
 //! A fork of a managed Workspace routes and tracks like its base, with a manifest of its own, and a merge brings its rows along.
 
 use stead::managed::{Category, SearchPattern, TagMode};
-use stead::vfs::managed::MoveTarget;
+use stead::vfs::managed::{CleanupOptions, MoveTarget};
 use stead::vfs::{MergeOptions, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 
 use super::*;
@@ -40,6 +40,67 @@ fn w28_a_fork_routes_and_has_a_manifest_apart_from_that_of_its_base() {
         stead.vfs().remove_file(&*path, RemoveOptions::default()).unwrap();
         assert_eq!(tagged(&stead, "/w"), Vec::<String>::new());
         assert_eq!(tagged(&stead, "/forks/draft"), ["new.py ", "plan.md mine,fork"]);
+    });
+}
+
+#[test]
+fn w20_a_bare_name_finds_its_file_in_a_fork_that_nothing_has_listed_yet() {
+    let review = format!("{}fork = \"agent\"\n", AGENT.replace("agents.a", "agents.b"));
+    let threads =
+        format!("[agents.c]\nscope = \"thread\"\n{}fork = \"thread\"\n", AGENT.replace("agents.a", "agents.c"));
+    Host::each(&[AGENT, &review, &threads].concat(), |host| {
+        let stead = host.open("a");
+        stead.vfs().write("/w/documents/2026-01-01/log.md", "old").unwrap();
+        let in_fork = stead.fork("/w", "draft").unwrap();
+        let in_review = host.open("b");
+        let in_thread = host.open_thread("c", "t");
+        for (stead, prefix) in [(&in_fork, "/forks/draft"), (&in_review, "/w"), (&in_thread, "/w")] {
+            let (bare, found) =
+                (format!("{prefix}/log.md"), format!("{prefix}/documents/2026-01-01/log.md"));
+            assert_eq!(stead.vfs().append(&*bare, "new").unwrap().path.to_string(), found);
+            assert_eq!(stead.vfs().read(&*bare).unwrap().bytes, b"oldnew");
+            assert_eq!(tagged(stead, prefix), ["log.md "], "there is no second file");
+        }
+        assert_eq!(stead.vfs().read("/w/log.md").unwrap().bytes, b"old");
+    });
+}
+
+#[test]
+fn w20_a_bare_name_finds_what_a_host_directory_has_got_since_its_fork_was_listed() {
+    let host = Host::new(Kind::Physical, AGENT);
+    let stead = host.open("a").fork("/w", "draft").unwrap();
+    assert_eq!(tagged(&stead, "/forks/draft"), Vec::<String>::new());
+    let later = write(&stead, "/w/later.md", "1");
+    assert_eq!(stead.vfs().read("/forks/draft/later.md").unwrap().bytes, b"1");
+    // The newest file with the name counts, wherever it is.
+    write(&stead, "/forks/draft/data/later.md", "2");
+    assert_eq!(stead.vfs().read("/forks/draft/later.md").unwrap().bytes, b"2");
+    stead.vfs().remove_file("/forks/draft/data/later.md", RemoveOptions::default()).unwrap();
+    assert_eq!(stead.vfs().read("/forks/draft/later.md").unwrap().path.to_string(), forked(&later));
+    // What the fork has removed stays removed, although the directory has it.
+    stead.vfs().remove_file(&*forked(&later), RemoveOptions::default()).unwrap();
+    assert!(!stead.vfs().exists("/forks/draft/later.md").unwrap());
+}
+
+#[test]
+fn w79_a_dry_run_of_a_cleanup_in_a_fork_that_nothing_has_listed_yet_lists_what_the_cleanup_removes() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/temp/old", "1");
+        drop(stead);
+        let conn = rusqlite::Connection::open(host.path(".stead/stead.db")).unwrap();
+        conn.execute("UPDATE workspace_files SET modified_at = '2020-01-01T00:00:00.000Z'", []).unwrap();
+        if host.kind == Kind::Physical {
+            let file = std::fs::File::options().write(true).open(host.path("files/temp/old")).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        }
+        let stead = host.open("a").fork("/w", "draft").unwrap();
+        for dry_run in [true, false] {
+            let report = files(&stead, "/forks/draft").cleanup(&CleanupOptions { dry_run }).unwrap();
+            let paths: Vec<_> = report.paths.iter().map(ToString::to_string).collect();
+            assert_eq!((report.run.removed, paths), (1, vec![forked(&path)]), "dry run: {dry_run}");
+        }
+        assert!(stead.vfs().exists(&*path).unwrap(), "the base keeps it");
     });
 }
 

@@ -114,6 +114,18 @@ fn is_managed(conn: &Connection, workspace: &str) -> Result<bool> {
     Ok(statement.exists([workspace])?)
 }
 
+/// What the rows of the host directory that a fork shows as it is have in the column `workspace`; `None` for another volume, and for
+/// a pinned fork.
+pub(super) fn shown_directory(conn: &Connection, volume: i64, root: &str) -> Result<Option<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT 1 FROM volume v JOIN overlay o ON o.volume = v.base WHERE v.id = ?1 AND o.pinned IS NULL",
+    )?;
+    if !statement.exists([volume])? {
+        return Ok(None);
+    }
+    Ok(ForkBase::find(conn, volume, root)?.map(|base| base.workspace))
+}
+
 struct BaseRow {
     id: i64,
     state: RowState,

@@ -17,7 +17,7 @@ use crate::database::DatabaseInner;
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
-use crate::database::manifest::forked::{ForkBase, forked_rows, unmerged_base};
+use crate::database::manifest::forked::{ForkBase, forked_rows, shown_directory, unmerged_base};
 use crate::database::manifest::roots::{ManagedRoots, add_root, workspace_name};
 use crate::database::manifest::rows::root_text;
 use crate::database::manifest::scan::Scan;
@@ -139,10 +139,21 @@ impl Manifest for SqlManifest {
 
     fn named(&self, root: &StorePath, original_name: &str) -> StoreResult<Vec<ManagedFile>> {
         let mut found = Vec::new();
-        let values = vec![text(self.workspace(root)?), text(original_name)];
-        let condition = format!(
-            "workspace = ?1 AND original_name = ?2 ORDER BY modified_at DESC, id DESC LIMIT {MAX_NAMED}"
-        );
+        let workspace = self.workspace(root)?;
+        let shown = match (root_text(root), self.as_of) {
+            (Some(root), None) => shown_directory(&*self.database.reader()?, self.volume, root)?,
+            _ => None,
+        };
+        let mut values = vec![text(&*workspace), text(original_name)];
+        let mut condition = "workspace = ?1 AND original_name = ?2".to_owned();
+        if let Some(directory) = shown {
+            values.push(text(directory));
+            condition.push_str(
+                " OR workspace = ?3 AND original_name = ?2 AND NOT EXISTS
+                   (SELECT 1 FROM workspace_files own WHERE own.workspace = ?1 AND own.path = workspace_files.path)",
+            );
+        }
+        condition.push_str(&format!(" ORDER BY modified_at DESC, id DESC LIMIT {MAX_NAMED}"));
         self.query(&condition, values, &mut |file| {
             found.push(file);
             ControlFlow::Continue(())
