@@ -17,7 +17,7 @@ use crate::store::{
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::managed::routing::is_day;
 use crate::vfs::managed::sync::found_file;
-use crate::vfs::managed::{ManagedFiles, has_other_programs};
+use crate::vfs::managed::{ManagedFiles, has_other_programs, shows_host_directory};
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{Vfs, VfsShared};
 use crate::workspace::{ApprovalPolicy, Workspace};
@@ -107,12 +107,11 @@ impl ManagedFiles {
                 let Some(manifest) = root.store().manifest().map_err(|cause| root.store_error(cause))? else {
                     return Ok(None);
                 };
-                if options.dry_run {
-                    return Ok(Some((manifest, RepairCounts::default())));
-                }
                 let is_unsynced = manifest.manage(root.root()).map_err(|cause| root.store_error(cause))?;
-                // A walk of all files would find nothing where only Stead changes them.
-                let counts = match is_unsynced || has_other_programs(root.store()) {
+                // A walk of all files would find nothing where only Stead changes them. A dry run of a host directory has the rows
+                // of all files that may have expired: what another program has made counts as new.
+                let may_lack_rows = is_unsynced || shows_host_directory(root.store());
+                let counts = match may_lack_rows || !options.dry_run && has_other_programs(root.store()) {
                     true => call.sync_manifest(&root, &*manifest)?,
                     false => RepairCounts::default(),
                 };
