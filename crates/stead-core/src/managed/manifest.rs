@@ -100,6 +100,16 @@ pub enum ManifestRepair {
     },
 }
 
+impl ManifestRepair {
+    /// The path of the row, relative to the managed directory.
+    pub fn path(&self) -> &str {
+        match self {
+            ManifestRepair::Add { path, .. } => path,
+            ManifestRepair::Remove { row } | ManifestRepair::Resize { row, .. } => &row.path,
+        }
+    }
+}
+
 /// How many rows sync has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RepairCounts {
@@ -182,6 +192,9 @@ pub struct CleanupRun {
     pub stale: u64,
     /// The paths that could not be removed, and why; the first few of them.
     pub errors: Vec<String>,
+    /// The paths that could not be read, and why; the first few of them.
+    #[serde(default)]
+    pub unread: Vec<String>,
     /// The operation that removed the files, if any was removed.
     pub operation: Option<String>,
     /// What sync repaired before.
@@ -216,6 +229,7 @@ impl CleanupRun {
             paths: Vec::new(),
             stale: 0,
             errors: Vec::new(),
+            unread: Vec::new(),
             operation: None,
             synced: RepairCounts::default(),
             not_kept: 0,

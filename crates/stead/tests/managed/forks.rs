@@ -46,8 +46,10 @@ fn w28_a_fork_routes_and_has_a_manifest_apart_from_that_of_its_base() {
 #[test]
 fn w20_a_bare_name_finds_its_file_in_a_fork_that_nothing_has_listed_yet() {
     let review = format!("{}fork = \"agent\"\n", AGENT.replace("agents.a", "agents.b"));
-    let threads =
-        format!("[agents.c]\nscope = \"thread\"\n{}fork = \"thread\"\n", AGENT.replace("agents.a", "agents.c"));
+    let threads = format!(
+        "[agents.c]\nscope = \"thread\"\n{}fork = \"thread\"\n",
+        AGENT.replace("agents.a", "agents.c")
+    );
     Host::each(&[AGENT, &review, &threads].concat(), |host| {
         let stead = host.open("a");
         stead.vfs().write("/w/documents/2026-01-01/log.md", "old").unwrap();
@@ -55,8 +57,7 @@ fn w20_a_bare_name_finds_its_file_in_a_fork_that_nothing_has_listed_yet() {
         let in_review = host.open("b");
         let in_thread = host.open_thread("c", "t");
         for (stead, prefix) in [(&in_fork, "/forks/draft"), (&in_review, "/w"), (&in_thread, "/w")] {
-            let (bare, found) =
-                (format!("{prefix}/log.md"), format!("{prefix}/documents/2026-01-01/log.md"));
+            let (bare, found) = (format!("{prefix}/log.md"), format!("{prefix}/documents/2026-01-01/log.md"));
             assert_eq!(stead.vfs().append(&*bare, "new").unwrap().path.to_string(), found);
             assert_eq!(stead.vfs().read(&*bare).unwrap().bytes, b"oldnew");
             assert_eq!(tagged(stead, prefix), ["log.md "], "there is no second file");
@@ -119,7 +120,7 @@ fn w28_after_a_merge_the_manifest_of_the_target_is_right_without_a_sync() {
         write(&stead, "/forks/draft/new.py", "four");
         merge(&stead);
         assert_eq!(tagged(&stead, "/w"), ["kept.md ", "new.py ", "to.md "]);
-        assert!(files(&stead, "/w").sync().unwrap().is_empty());
+        assert!(files(&stead, "/w").sync().unwrap().counts.is_empty());
         let sizes = host.query(
             "SELECT original_name || ' ' || category || ' ' || size_bytes FROM workspace_files f
              JOIN managed_workspace m USING (workspace) ORDER BY f.workspace, original_name",

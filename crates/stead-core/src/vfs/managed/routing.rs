@@ -148,7 +148,7 @@ impl Call<'_> {
         let Ok(Some(manifest)) = path.store().manifest() else { return Ok(None) };
         let failed = |cause| path.store_error(cause);
         if manifest.manage(path.root()).map_err(failed)? {
-            self.sync_manifest(path, &*manifest)?;
+            self.sync_manifest(path, &*manifest, &|_| true)?;
         }
         let workspace = path.workspace;
         let named = manifest.named(path.root(), name).map_err(failed)?;
