@@ -1,5 +1,6 @@
 //! Sync: the manifest follows what other programs do to a host directory.
 
+use stead_core::AccessScope;
 use stead_core::managed::{RepairCounts, Tags};
 use stead_core::vfs::managed::CleanupOptions;
 
@@ -111,4 +112,27 @@ fn w40_to_w43_sync_repairs_what_was_changed_last_too() {
     host.vfs().remove_file(&path, stead_core::vfs::RemoveOptions::default()).unwrap();
     std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "back").unwrap();
     assert_eq!(files.sync().unwrap().counts, counts(1, 0, 0));
+}
+
+#[test]
+fn w40_and_w41_a_caller_is_told_only_of_files_that_it_may_see() {
+    let host = Host::new(Kind::Physical);
+    let workspace = host.workspace("/notes", AccessScope::ReadWrite);
+    let workspace = workspace.with_hide(["*.sec"]).unwrap();
+    let files = host.vfs_with(workspace).managed(None).unwrap();
+    std::fs::create_dir(host.on_disk("data")).unwrap();
+    let write = |name: &str, content: &str| std::fs::write(host.on_disk("data").join(name), content).unwrap();
+    write("a.sec", "1");
+    assert_eq!(files.sync().unwrap().counts, counts(0, 0, 0));
+    assert_eq!(host.rows(), ["data/a.sec"], "it is synced nevertheless");
+    write("a.sec", "22");
+    write("b.csv", "1");
+    assert_eq!(files.sync().unwrap().counts, counts(1, 0, 0));
+    write("a.sec", "333");
+    write("b.csv", "22");
+    assert_eq!(files.sync().unwrap().counts, counts(0, 0, 1));
+    std::fs::remove_dir_all(host.on_disk("data")).unwrap();
+    let run = files.cleanup(&CleanupOptions::default()).unwrap().run;
+    assert_eq!(run.synced, counts(0, 1, 0));
+    assert_eq!(host.rows(), [""; 0]);
 }

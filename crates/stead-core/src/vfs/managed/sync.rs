@@ -137,12 +137,18 @@ impl Call<'_> {
             }
             ManifestRepair::Add { .. } | ManifestRepair::Resize { .. } => true,
         });
-        let mut batches = batches(repairs).peekable();
+        let (visible, hidden): (Vec<_>, Vec<_>) =
+            repairs.into_iter().partition(|repair| is_visible(repair.path()));
+        let hidden = batches(hidden).map(|batch| (batch, false));
+        let mut batches = hidden.chain(batches(visible).map(|batch| (batch, true))).peekable();
         let mut counts = RepairCounts::default();
         loop {
-            let batch = batches.next().unwrap_or_default();
+            let (batch, is_counted) = batches.next().unwrap_or_default();
             let is_last = batches.peek().is_none();
-            counts = counts.plus(manifest.repair(root.root(), batch, now, is_last).map_err(failed)?);
+            let made = manifest.repair(root.root(), batch, now, is_last).map_err(failed)?;
+            if is_counted {
+                counts = counts.plus(made);
+            }
             if is_last {
                 break;
             }
