@@ -284,6 +284,57 @@ fn w74_and_w90_the_undo_of_a_merge_takes_its_tags_back() {
 }
 
 #[test]
+fn w74_and_w90_the_undo_of_a_merge_takes_its_tags_back_from_a_file_that_it_has_moved() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/one.md", "1");
+        tag(&stead, "/w", &path, TagMode::Add, "one");
+        let stead = stead.fork("/w", "draft").unwrap();
+        let target = MoveTarget { category: Some(Category::Data), name: None };
+        let moved = files(&stead, "/forks/draft").move_file(&*forked(&path), target).unwrap().to;
+        tag(&stead, "/forks/draft", moved.as_str(), TagMode::Set, "two");
+        let merged = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+        let in_target = moved.as_str().replacen("/forks/draft", "/w", 1);
+        assert_eq!(all(&stead, "/w")[0].path.as_str(), in_target);
+        assert_eq!(tagged(&stead, "/w"), ["one.md two"]);
+        // What is tagged later stays.
+        tag(&stead, "/w", &in_target, TagMode::Add, "later");
+        let undo =
+            |operation| stead.vfs().undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
+        let undone = undo(merged.operation.unwrap());
+        assert_eq!(all(&stead, "/w")[0].path.as_str(), path);
+        assert_eq!(tagged(&stead, "/w"), ["one.md later,one"]);
+        undo(undone.operation.unwrap());
+        assert_eq!(all(&stead, "/w")[0].path.as_str(), in_target);
+        assert_eq!(tagged(&stead, "/w"), ["one.md later,two"]);
+    });
+}
+
+#[test]
+fn w74_and_w90_the_undo_of_an_update_takes_its_tags_back_from_a_file_that_the_target_has_moved() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let path = write(&stead, "/w/one.md", "1");
+        tag(&stead, "/w", &path, TagMode::Add, "kept, gone");
+        let stead = stead.fork("/w", "draft").unwrap();
+        // The fork changes the file, so it is one of its own on a host directory, too.
+        stead.vfs().append(&*forked(&path), "2").unwrap();
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md kept,gone"]);
+        let target = MoveTarget { category: Some(Category::Data), name: None };
+        let moved = files(&stead, "/w").move_file(&*path, target).unwrap().to;
+        tag(&stead, "/w", moved.as_str(), TagMode::Remove, "gone");
+        let updated = stead.update_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(all(&stead, "/forks/draft")[0].path.as_str(), forked(moved.as_str()));
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md kept"]);
+        let undo = UndoTarget::Operation(updated.operation.unwrap());
+        assert!(stead.vfs().undo(undo, UndoOptions::default()).unwrap().done);
+        let listed = all(&stead, "/forks/draft");
+        let own = listed.iter().find(|listed| listed.path.as_str() == forked(&path)).unwrap();
+        assert_eq!(own.file.tags.to_string(), "kept,gone");
+    });
+}
+
+#[test]
 fn w24_and_w90_a_file_that_is_saved_by_a_move_in_a_fork_keeps_its_pin_in_the_merge() {
     Host::each(AGENT, |host| {
         let stead = host.open("a");
