@@ -303,7 +303,9 @@ pub trait Manifest: Debug + Send + Sync {
     /// rows nobody could know.
     fn manage(&self, root: &StorePath) -> StoreResult<bool>;
 
-    /// Makes repairs that sync found, at time `at`. `is_complete` says that they are all there are.
+    /// Makes repairs that sync found, at time `at`: first those that remove rows. `is_complete` says that they are all there are.
+    ///
+    /// In a fork that shows later changes of its base, the row of a file that the base has moved follows the file.
     fn repair(
         &self,
         root: &StorePath,

@@ -369,6 +369,83 @@ fn w30_and_w35_a_directory_that_is_copied_in_a_fork_has_its_rows_with_the_change
 }
 
 #[test]
+fn w68_and_w90_in_a_fork_a_file_that_its_base_moves_keeps_its_tags_and_its_tool() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let [one, two, three] = ["one.md", "two.md", "three.md"].map(|name| format!("/w/documents/d/{name}"));
+        for path in [&one, &two, &three] {
+            stead.vfs().operation("write_file").write(&**path, "1").unwrap();
+            tag(&stead, "/w", path, TagMode::Add, "base, off");
+        }
+        let stead = stead.fork("/w", "draft").unwrap();
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Set, "mine, pin, base");
+        let move_to = |path: &str, category| {
+            let target = MoveTarget { category: Some(category), name: None };
+            files(&stead, "/w").move_file(path, target).unwrap().to.to_string()
+        };
+        // Twice, and the fork looks at it in between.
+        let at = move_to(&one, Category::Data);
+        let in_fork = ["one.md mine,pin,base", "three.md base,off", "two.md base,off"];
+        assert_eq!(tagged(&stead, "/forks/draft"), in_fork);
+        let at = move_to(&at, Category::Code);
+        assert_eq!(tagged(&stead, "/forks/draft"), in_fork);
+        // The fork writes one where it is now before anything lists it.
+        tag(&stead, "/forks/draft", &forked(&two), TagMode::Add, "pin");
+        let moved = move_to(&two, Category::Data);
+        if host.kind == Kind::Physical {
+            stead.vfs().append(&*forked(&moved), "2").unwrap();
+        }
+        let tools: Vec<_> = all(&stead, "/forks/draft")
+            .into_iter()
+            .filter(|listed| !listed.path.as_str().contains("two"))
+            .map(|listed| listed.file.source_tool)
+            .collect();
+        assert_eq!(tools, [Some("write_file".to_owned()), Some("write_file".to_owned())]);
+        assert_eq!(tagged(&stead, "/forks/draft")[2], "two.md base,off,pin");
+        tag(&stead, "/w", &at, TagMode::Add, "later");
+        merge(&stead);
+        assert_eq!(
+            tagged(&stead, "/w"),
+            ["one.md base,later,mine,pin", "three.md base,off", "two.md base,off,pin"]
+        );
+    });
+}
+
+#[test]
+fn w68_and_w90_a_pinned_file_that_a_host_directory_moves_before_its_fork_is_listed_stays_pinned() {
+    let host = Host::new(Kind::Physical, AGENT);
+    let stead = host.open("a");
+    let path = write(&stead, "/w/one.md", "1");
+    tag(&stead, "/w", &path, TagMode::Add, "pin");
+    let stead = stead.fork("/w", "draft").unwrap();
+    let target = MoveTarget { category: Some(Category::Data), name: None };
+    let moved = files(&stead, "/w").move_file(&*path, target).unwrap().to;
+    // The target's own change of a tag comes with an update, and the merge doesn't take it back.
+    tag(&stead, "/w", moved.as_str(), TagMode::Remove, "pin");
+    assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin"]);
+    merge(&stead);
+    assert_eq!(tagged(&stead, "/w"), ["one.md "]);
+}
+
+#[test]
+fn w68_and_w90_a_file_that_a_fork_shows_in_two_places_is_pinned_in_both() {
+    let host = Host::new(Kind::Physical, AGENT);
+    let stead = host.open("a");
+    let path = write(&stead, "/w/one.md", "1");
+    let stead = stead.fork("/w", "draft").unwrap();
+    tag(&stead, "/forks/draft", &forked(&path), TagMode::Add, "pin");
+    stead.vfs().append(&*forked(&path), "2").unwrap();
+    let target = MoveTarget { category: Some(Category::Data), name: Some("two.md") };
+    files(&stead, "/w").move_file(&*path, target).unwrap();
+    assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin", "two.md pin"]);
+    assert!(files(&stead, "/forks/draft").sync().unwrap().counts.is_empty());
+    update(&stead);
+    assert_eq!(tagged(&stead, "/forks/draft"), ["two.md pin"]);
+    merge(&stead);
+    assert_eq!(tagged(&stead, "/w"), ["two.md pin"]);
+}
+
+#[test]
 fn w49_and_w56_a_fork_of_a_host_directory_lists_what_it_shows() {
     let host = Host::new(Kind::Physical, AGENT);
     let stead = host.open("a");

@@ -137,6 +137,8 @@ impl Call<'_> {
             }
             ManifestRepair::Add { .. } | ManifestRepair::Resize { .. } => true,
         });
+        // A row that a fork loses may come back at another path, so the rows that have no file come first.
+        repairs.sort_by_key(|repair| !matches!(repair, ManifestRepair::Remove { .. }));
         let (visible, hidden): (Vec<_>, Vec<_>) =
             repairs.into_iter().partition(|repair| is_visible(repair.path()));
         let hidden = batches(hidden).map(|batch| (batch, false));
