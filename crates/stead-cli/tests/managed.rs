@@ -540,7 +540,7 @@ fn w74_and_w90_the_commands_say_which_tags_a_merge_changes() {
         text(&["files", "tag", &format!("{base}/temp/x"), "pin"]);
         text(&["fork", base, &fork]);
         text(&["files", "tag", "--remove", &format!("/forks/{fork}/temp/x"), "pin"]);
-        let line = format!("tags       {base}/temp/x\n");
+        let line = format!("tags       {base}/temp/x: -pin\n");
         assert_eq!(
             text(&["merge", &fork, "--dry-run"]),
             format!("{line}This would be the tags of 1 file.\n")
@@ -548,7 +548,7 @@ fn w74_and_w90_the_commands_say_which_tags_a_merge_changes() {
         assert_eq!(text(&["merge", &fork]), format!("{line}Merged the fork {fork}: the tags of 1 file.\n"));
         assert_eq!(text(&["merge", &fork]), "Nothing to merge.\n");
         text(&["files", "tag", &format!("{base}/temp/x"), "pin"]);
-        let line = format!("tags       /forks/{fork}/temp/x\n");
+        let line = format!("tags       /forks/{fork}/temp/x: +pin\n");
         assert_eq!(text(&["update", &fork]), format!("{line}Updated the fork {fork}: the tags of 1 file.\n"));
     }
 }

@@ -2,7 +2,10 @@
 
 use stead::managed::{Category, SearchPattern, TagMode};
 use stead::vfs::managed::{CleanupOptions, MoveTarget};
-use stead::vfs::{MergeOptions, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
+use stead::vfs::{
+    MergeChoice, MergeOptions, MergeResult, MergeRule, Overwrite, RemoveOptions, RulePaths, UndoOptions,
+    UndoTarget,
+};
 
 use super::*;
 
@@ -14,6 +17,27 @@ fn merge(stead: &Stead) {
 
 fn update(stead: &Stead) {
     assert!(stead.update_fork("draft", &MergeOptions::default()).unwrap().done);
+}
+
+/// Options with a rule for each glob.
+fn rules<const N: usize>(rules: [(&str, MergeChoice); N]) -> MergeOptions {
+    let mut options = MergeOptions::default();
+    let rule = |(glob, choice)| MergeRule { paths: RulePaths::parse(glob, &[]).unwrap(), choice };
+    options.rules = rules.map(rule).into();
+    options
+}
+
+/// The files whose tags a merge changes, as `PATH +TAG, -TAG`.
+fn retagged(merged: &MergeResult) -> Vec<String> {
+    merged.retagged.iter().map(|file| format!("{} {file}", file.path)).collect()
+}
+
+/// A line of [`tagged`] with the tags in the order of the alphabet.
+fn sorted_tags(line: String) -> String {
+    let (name, tags) = line.split_once(' ').unwrap();
+    let mut tags: Vec<_> = tags.split(',').collect();
+    tags.sort();
+    format!("{name} {}", tags.join(","))
 }
 
 /// The same path in the fork.
@@ -216,7 +240,6 @@ fn w31_and_w32_a_file_that_is_new_in_a_fork_keeps_its_name_tool_and_session() {
 
 #[test]
 fn a_merge_that_leaves_a_file_out_leaves_its_tags_out() {
-    use stead::vfs::{MergeChoice, MergeRule, RulePaths};
     Host::each(AGENT, |host| {
         let stead = host.open("a");
         let path = write(&stead, "/w/one.md", "1");
@@ -236,6 +259,106 @@ fn a_merge_that_leaves_a_file_out_leaves_its_tags_out() {
 }
 
 #[test]
+fn w74_and_g24_a_merge_leaves_out_the_tags_of_a_file_that_a_rule_leaves_out() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.py", "2"));
+        tag(&stead, "/w", &one, TagMode::Add, "base");
+        let stead = stead.fork("/w", "draft").unwrap();
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Set, "pin");
+        tag(&stead, "/forks/draft", &forked(&two), TagMode::Add, "two");
+        tag(&stead, "/w", &one, TagMode::Add, "target");
+        for is_dry_run in [true, false] {
+            let mut options = rules([("documents/**", MergeChoice::LeaveOut)]);
+            options.dry_run = is_dry_run;
+            let merged = stead.merge_fork("draft", &options).unwrap();
+            assert_eq!(merged.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*one]);
+            assert_eq!(retagged(&merged), [format!("{two} +two")]);
+            assert!(!merged.took_everything());
+        }
+        assert_eq!(tagged(&stead, "/w"), ["one.md base,target", "two.py two"]);
+        // What was left out is still a change of the fork.
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin,target", "two.py two"]);
+        assert!(stead.merge_fork("draft", &rules([("**", MergeChoice::LeaveOut)])).unwrap().done);
+        update(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["one.md base,target", "two.py two"]);
+        merge(&stead);
+        assert_eq!(tagged(&stead, "/w"), ["one.md target,pin", "two.py two"]);
+    });
+}
+
+#[test]
+fn w74_and_g30_the_fork_gives_up_the_tags_of_a_file_whose_change_is_dropped() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.py", "2"));
+        let moved = write(&stead, "/w/moved.md", "3");
+        for path in [&one, &moved] {
+            tag(&stead, "/w", path, TagMode::Add, "base, off");
+        }
+        let stead = stead.fork("/w", "draft").unwrap();
+        tag(&stead, "/forks/draft", &forked(&one), TagMode::Set, "pin, base");
+        tag(&stead, "/forks/draft", &forked(&two), TagMode::Add, "two");
+        let target = MoveTarget { category: Some(Category::Data), name: None };
+        let in_data = files(&stead, "/forks/draft").move_file(&*forked(&moved), target).unwrap().to;
+        tag(&stead, "/forks/draft", in_data.as_str(), TagMode::Set, "pin");
+        tag(&stead, "/w", &one, TagMode::Add, "target");
+        let options = rules([("**", MergeChoice::Drop), ("code/**", MergeChoice::TakeFork)]);
+        let merged = stead.merge_fork("draft", &options).unwrap();
+        assert!(merged.done && merged.fork_gave_up && merged.took_everything(), "{merged:?}");
+        let both = ["moved.md base,off", "one.md base,off,target", "two.py two"];
+        assert_eq!(tagged(&stead, "/w"), both);
+        let in_fork: Vec<_> = tagged(&stead, "/forks/draft").into_iter().map(sorted_tags).collect();
+        assert_eq!(in_fork, both);
+        assert!(stead.merge_fork("draft", &MergeOptions::default()).unwrap().is_unchanged());
+        // Tags alone, of which nothing is taken.
+        tag(&stead, "/forks/draft", &forked(&two), TagMode::Remove, "two");
+        let merged = stead.merge_fork("draft", &rules([("**", MergeChoice::Drop)])).unwrap();
+        assert!(merged.done && merged.fork_gave_up && merged.is_unchanged(), "{merged:?}");
+        assert_eq!(tagged(&stead, "/forks/draft")[2], "two.py two");
+    });
+}
+
+#[test]
+fn w74_and_g27_tags_that_the_merger_may_not_change_are_refused_and_can_be_left_out() {
+    let mergers = ["hide", "protect"].map(|key| {
+        let agent = AGENT.replace("agents.a", &format!("agents.{key}"));
+        format!("{agent}{key} = [\"*.md\"]\n")
+    });
+    Host::each(&[AGENT, &mergers.concat()].concat(), |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.py", "2"));
+        for (merger, choice) in [
+            ("hide", MergeRule { paths: RulePaths::Hidden, choice: MergeChoice::LeaveOut }),
+            ("protect", rules([("documents/**", MergeChoice::LeaveOut)]).rules.remove(0)),
+        ] {
+            let stead = stead.fork("/w", merger).unwrap();
+            let fork = format!("/forks/{merger}");
+            for path in [&one, &two] {
+                tag(&stead, &fork, &path.replacen("/w", &fork, 1), TagMode::Add, merger);
+            }
+            let other = host.open(merger);
+            let name = format!("a/{merger}");
+            let refused = other.merge_fork(&name, &MergeOptions::default()).unwrap();
+            assert!(!refused.done && refused.refused.len() == 1, "{refused:?}");
+            let mut options = MergeOptions::default();
+            options.rules = vec![choice];
+            let merged = other.merge_fork(&name, &options).unwrap();
+            assert!(merged.done, "{merged:?}");
+            assert_eq!(
+                (merged.left_out_unseen, merged.left_out.len()),
+                match merger {
+                    "hide" => (true, 0),
+                    _ => (false, 1),
+                }
+            );
+            assert_eq!(retagged(&merged), [format!("{two} +{merger}")]);
+        }
+        assert_eq!(tagged(&stead, "/w"), ["one.md ", "two.py hide,protect"]);
+    });
+}
+
+#[test]
 fn w74_and_w90_a_merge_of_tags_alone_says_so() {
     Host::each(AGENT, |host| {
         let stead = host.open("a");
@@ -248,12 +371,15 @@ fn w74_and_w90_a_merge_of_tags_alone_says_so() {
             options.dry_run = is_dry_run;
             let merged = stead.merge_fork("draft", &options).unwrap();
             assert_eq!((merged.done, merged.changes.len()), (!is_dry_run, 0));
-            assert_eq!(merged.retagged.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*one]);
+            assert_eq!(merged.retagged.iter().map(|file| file.path.to_string()).collect::<Vec<_>>(), [&*one]);
         }
         assert!(stead.merge_fork("draft", &options).unwrap().is_unchanged());
         tag(&stead, "/w", &two, TagMode::Add, "pin");
         let updated = stead.update_fork("draft", &options).unwrap();
-        assert_eq!(updated.retagged.iter().map(ToString::to_string).collect::<Vec<_>>(), [forked(&two)]);
+        assert_eq!(
+            updated.retagged.iter().map(|file| file.path.to_string()).collect::<Vec<_>>(),
+            [forked(&two)]
+        );
     });
 }
 
