@@ -3,8 +3,8 @@
 use stead::managed::{Category, SearchPattern, TagMode};
 use stead::vfs::managed::{CleanupOptions, MoveTarget};
 use stead::vfs::{
-    MergeChoice, MergeOptions, MergeResult, MergeRule, Overwrite, RemoveOptions, RulePaths, UndoOptions,
-    UndoTarget,
+    MergeChoice, MergeConflict, MergeOptions, MergeResult, MergeRule, Overwrite, RemoveOptions, RulePaths,
+    UndoOptions, UndoTarget,
 };
 
 use super::*;
@@ -355,6 +355,110 @@ fn w74_and_g27_tags_that_the_merger_may_not_change_are_refused_and_can_be_left_o
             assert_eq!(retagged(&merged), [format!("{two} +{merger}")]);
         }
         assert_eq!(tagged(&stead, "/w"), ["one.md ", "two.py hide,protect"]);
+    });
+}
+
+/// The conflicts of a merge or an update, as `PATH KIND`.
+fn conflicts(merged: &MergeResult) -> Vec<String> {
+    let line = |conflict: &MergeConflict| format!("{} {}", conflict.path, conflict.kind.as_str());
+    merged.conflicts.iter().map(line).collect()
+}
+
+#[test]
+fn w90_a_file_that_was_pinned_since_the_fork_was_made_is_not_removed_by_the_merge_of_a_cleanup() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let [one, two, three] =
+            ["one", "two", "three"].map(|name| write(&stead, &format!("/w/temp/d/{name}"), "1"));
+        drop(stead);
+        let conn = rusqlite::Connection::open(host.path(".stead/stead.db")).unwrap();
+        conn.execute("UPDATE workspace_files SET modified_at = '2020-01-01T00:00:00.000Z'", []).unwrap();
+        if host.kind == Kind::Physical {
+            for name in ["one", "two", "three"] {
+                let path = host.path(&format!("files/temp/d/{name}"));
+                let file = std::fs::File::options().write(true).open(path).unwrap();
+                file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            }
+        }
+        let stead = host.open("a").fork("/w", "draft").unwrap();
+        let cleaned = files(&stead, "/forks/draft").cleanup(&CleanupOptions::default()).unwrap();
+        assert_eq!(cleaned.run.removed, 3);
+        for path in [&one, &two] {
+            tag(&stead, "/w", path, TagMode::Add, "pin");
+        }
+        let expected = [format!("{one} deleted/changed"), format!("{two} deleted/changed")];
+        let merged = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+        assert!(!merged.done);
+        assert_eq!(conflicts(&merged), expected);
+        assert!(merged.conflicts[0].base.as_ref().is_some_and(|base| base.size == 1));
+        assert_eq!(tagged(&stead, "/w"), ["one pin", "three ", "two pin"]);
+        let updated = stead.update_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(conflicts(&updated), [forked(&expected[0]), forked(&expected[1])]);
+        // Each side can be chosen.
+        let choices = rules([("temp/d/one", MergeChoice::TakeTarget), ("temp/d/two", MergeChoice::TakeFork)]);
+        assert!(stead.merge_fork("draft", &choices).unwrap().done);
+        assert_eq!(tagged(&stead, "/w"), ["one pin"]);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one pin"]);
+        assert!(!stead.vfs().exists(&*three).unwrap());
+        assert!(stead.merge_fork("draft", &MergeOptions::default()).unwrap().is_unchanged());
+    });
+}
+
+#[test]
+fn w74_and_w90_a_file_that_a_merge_brings_back_has_all_its_tags_on_both_sides() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "1"));
+        for path in [&one, &two] {
+            tag(&stead, "/w", path, TagMode::Add, "pin, base");
+        }
+        let stead = stead.fork("/w", "draft").unwrap();
+        // The fork removes one, and gives that up.
+        stead.vfs().remove_file(&*forked(&one), RemoveOptions::default()).unwrap();
+        assert!(stead.merge_fork("draft", &rules([("**", MergeChoice::Drop)])).unwrap().done);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin,base", "two.md pin,base"]);
+        assert!(stead.merge_fork("draft", &MergeOptions::default()).unwrap().is_unchanged());
+        // The target removes one, and the fork has changed it.
+        stead.vfs().append(&*forked(&two), "2").unwrap();
+        stead.vfs().remove_file(&*two, RemoveOptions::default()).unwrap();
+        let refused = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(conflicts(&refused), [format!("{two} deleted/changed")]);
+        assert!(stead.merge_fork("draft", &rules([("**", MergeChoice::TakeFork)])).unwrap().done);
+        for prefix in ["/w", "/forks/draft"] {
+            assert_eq!(tagged(&stead, prefix), ["one.md pin,base", "two.md pin,base"], "{prefix}");
+        }
+        // What the target removes, and the fork has not changed, leaves no change behind.
+        stead.vfs().remove_file(&*one, RemoveOptions::default()).unwrap();
+        update(&stead);
+        assert!(stead.merge_fork("draft", &MergeOptions::default()).unwrap().is_unchanged());
+        assert_eq!(tagged(&stead, "/forks/draft"), ["two.md pin,base"]);
+    });
+}
+
+#[test]
+fn w90_a_file_that_the_fork_has_pinned_is_not_lost_because_the_target_has_removed_it() {
+    Host::each(AGENT, |host| {
+        let stead = host.open("a");
+        let (path, saved) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.md", "1"));
+        let stead = stead.fork("/w", "draft").unwrap();
+        // On a host directory, what the fork has not changed follows the directory.
+        stead.vfs().append(&*forked(&path), "2").unwrap();
+        merge(&stead);
+        tag(&stead, "/forks/draft", &forked(&path), TagMode::Add, "pin");
+        // Saved by a move, the file counts as changed, not as removed.
+        tag(&stead, "/forks/draft", &forked(&saved), TagMode::Add, "pin");
+        stead.vfs().write("/w/documents/temp", "saved").unwrap();
+        stead.vfs().rename("/w/documents/temp", &*saved, Overwrite::Replace).unwrap();
+        stead.vfs().remove_file(&*path, RemoveOptions::default()).unwrap();
+        let merged = stead.merge_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(conflicts(&merged), [format!("{path} deleted/changed")]);
+        let updated = stead.update_fork("draft", &MergeOptions::default()).unwrap();
+        assert_eq!(conflicts(&updated), [format!("{} deleted/changed", forked(&path))]);
+        assert_eq!(tagged(&stead, "/forks/draft"), ["one.md pin", "two.md pin"]);
+        let choices = rules([("**", MergeChoice::TakeFork)]);
+        assert!(stead.merge_fork("draft", &choices).unwrap().done);
+        assert_eq!(tagged(&stead, "/w"), ["one.md pin", "two.md pin"]);
+        assert_eq!(stead.vfs().read(&*saved).unwrap().bytes, b"saved");
     });
 }
 

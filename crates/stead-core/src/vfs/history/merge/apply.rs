@@ -57,6 +57,8 @@ struct Planned {
 
 /// What a plan of sides needs beside them.
 struct SidesPlanner<'a, 'w> {
+    /// The files that one side has pinned, and the other one has removed.
+    pinned: &'a BTreeSet<NodeId>,
     fork: ForkHandle<'a>,
     direction: Direction,
     group: &'a StoreGroup<'w>,
@@ -116,7 +118,9 @@ impl Call<'_> {
         }
         let mut result = MergeResult { fork_state, ..MergeResult::default() };
         let unresolved = self.unresolved_markers(&sides, target).map_err(failed)?;
-        let planner = SidesPlanner { fork, direction: Direction::IntoTarget, group, options, progress };
+        let pinned = &row_edits.pinned_and_removed(&sides, &withheld);
+        let planner =
+            SidesPlanner { pinned, fork, direction: Direction::IntoTarget, group, options, progress };
         let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
         for (state, expected) in &planned.parts {
             if !has_content(target, state.as_ref(), expected).map_err(failed)? {
@@ -276,8 +280,16 @@ impl Call<'_> {
                 .map_err(failed)?;
             progress.expect(sides.nodes.len() * 2);
             let store = &**group.store;
-            let planner =
-                SidesPlanner { fork, direction: Direction::IntoFork, group: &group, options, progress };
+            let row_edits = RowEdits::plan(fork, Direction::IntoFork).map_err(failed)?;
+            let pinned = &row_edits.pinned_and_removed(&sides, &withheld);
+            let planner = SidesPlanner {
+                pinned,
+                fork,
+                direction: Direction::IntoFork,
+                group: &group,
+                options,
+                progress,
+            };
             let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
             let mut result = MergeResult::default();
             for conflict in &planned.reported {
@@ -296,7 +308,6 @@ impl Call<'_> {
             let steps = order(&group, plan, &sides.in_fork, free, monitor.as_ref()).map_err(failed)?;
             result.changes = self.visible_changes(&group, &steps);
             self.set_left_out(&mut result, &group, &sides, &planned.plan.left_out);
-            let row_edits = RowEdits::plan(fork, Direction::IntoFork).map_err(failed)?;
             let row_edits = row_edits.without(&withheld.paths);
             result.retagged = self.visible_retagged(&group, &row_edits);
             if options.dry_run {
@@ -344,7 +355,7 @@ impl Call<'_> {
 
     /// Plans a merge in one direction. An update writes conflicts between markers, and leaves the others.
     fn plan_sides(&self, sides: &ForkSides, planner: &SidesPlanner<'_, '_>) -> StoreResult<Planned> {
-        let SidesPlanner { fork, direction, group, options, progress } = *planner;
+        let SidesPlanner { pinned, fork, direction, group, options, progress } = *planner;
         let ours = &**group.store;
         let current = match direction {
             Direction::IntoTarget => &sides.in_target,
@@ -371,9 +382,21 @@ impl Call<'_> {
             gives_up_fork: false,
             parts: Vec::new(),
         };
-        let plan = plan_merge(node_sides(sides, direction), &mut choices, &mut view)?;
+        let mut nodes = node_sides(sides, direction);
+        for node in pinned {
+            // Content that isn't known equals nothing, so the side that has pinned the file has changed it.
+            if let Some(base) = nodes.get_mut(node).and_then(|sides| sides.base.as_mut()) {
+                base.content = None;
+            }
+        }
+        let mut plan = plan_merge(nodes, &mut choices, &mut view)?;
         let drafts = view.texts.finish()?;
-        let RuleChoices { unresolved, has_decided, gives_up_fork, parts, .. } = choices;
+        let RuleChoices { mut unresolved, has_decided, gives_up_fork, parts, .. } = choices;
+        for conflict in plan.conflicts.iter_mut().chain(&mut unresolved) {
+            if pinned.contains(&conflict.node) {
+                conflict.sides.base = sides.nodes.get(&conflict.node).cloned().flatten();
+            }
+        }
         let mut seen = BTreeSet::new();
         let reported = unresolved.into_iter().filter(|conflict| seen.insert(conflict.node)).collect();
         Ok(Planned { plan, reported, has_decided, gives_up_fork, parts, _drafts: drafts })
@@ -486,6 +509,8 @@ impl Call<'_> {
             let options = MergeOptions::default();
             let group = StoreGroup { store: fork.store, workspaces: Vec::new() };
             let planner = SidesPlanner {
+                // What the merge has removed was decided.
+                pinned: &BTreeSet::new(),
                 fork,
                 direction: Direction::IntoFork,
                 group: &group,

@@ -1,6 +1,6 @@
 //! The rows of managed files in a merge: tags and origins go along with the files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::history::RevertSteps;
-use crate::managed::{ForkedRow, ManifestEdit, Tags};
+use crate::managed::{ForkedRow, ManifestEdit, PIN_TAG, RowState, Tags};
 use crate::path::VfsPath;
-use crate::store::{CompanionRecord, ForkSides, NodeId, RevisionNumber, StorePath, StoreResult};
+use crate::store::{CompanionRecord, CurrentNode, ForkSides, NodeId, RevisionNumber, StorePath, StoreResult};
 use crate::vfs::call::Call;
 use crate::vfs::history::StoreGroup;
 use crate::vfs::history::merge::plan::Direction;
+use crate::vfs::history::merge::withheld::Withheld;
 use crate::vfs::history::merge::{ForkHandle, MergeChoice, MergeOptions, MergeResult};
 use crate::vfs::history::undo::PathConflict;
 use crate::workspace::Mount;
@@ -71,19 +72,43 @@ struct RowEdit {
     paths: Vec<StorePath>,
     /// Where the target has the file, relative to the managed directory.
     in_target: Option<String>,
+    /// Whether the target has no such file: tags come there only if the merge brings the file back.
+    is_gone: bool,
 }
 
 /// What a merge or an update does to the rows of one side, beside what its steps do.
 #[derive(Debug, Default)]
 pub(super) struct RowEdits {
     edits: Vec<RowEdit>,
-    /// The paths at which there is no row any more: tags come there only if the merge brings the file back.
-    gone: BTreeSet<StorePath>,
     as_of: Option<RevisionNumber>,
     /// What the fork itself has changed of tags, as lines of text.
     fork_changes: Vec<String>,
     /// What the rules drop.
     dropped: Vec<DroppedTags>,
+    pinned: PinnedPaths,
+}
+
+/// The files that one side has pinned.
+#[derive(Debug, Default)]
+struct PinnedPaths {
+    in_fork: PinnedOnSide,
+    in_target: PinnedOnSide,
+}
+
+/// The files that a side has pinned.
+#[derive(Debug, Default)]
+struct PinnedOnSide {
+    /// Those that were not pinned in the base.
+    since_base: BTreeSet<StorePath>,
+    /// Those that the other side never had pinned, and doesn't have.
+    alone: BTreeSet<StorePath>,
+}
+
+impl PinnedOnSide {
+    /// Whether the side has pinned a file since the base of its node. A node that is behind has an older base than the rows have.
+    fn has(&self, path: &StorePath, is_behind: bool) -> bool {
+        self.since_base.contains(path) || is_behind && self.alone.contains(path)
+    }
 }
 
 impl RowEdits {
@@ -96,20 +121,27 @@ impl RowEdits {
         let mut planned = RowEdits { as_of: Some(forked.as_of), ..RowEdits::default() };
         for row in &forked.rows {
             planned.fork_changes.extend(tag_change_of_fork(row));
+            let is_pinned = |state: &&RowState| state.tags.contains(PIN_TAG);
+            if row.base.as_ref().filter(is_pinned).is_none() {
+                let path = |side: &Option<RowState>| store_path(root, &side.as_ref().filter(is_pinned)?.path);
+                planned.pinned.in_fork.since_base.extend(path(&row.in_fork));
+                planned.pinned.in_target.since_base.extend(path(&row.in_target));
+            }
             let edit = match direction {
                 Direction::IntoTarget => row.edit_of_target(root),
                 Direction::IntoFork => row.edit_of_fork(root),
             };
             let Some(edit) = edit else { continue };
-            if direction == Direction::IntoTarget && row.in_target.is_none() {
-                planned.gone.extend(path_in_store(&edit));
-            }
+            let is_gone = direction == Direction::IntoTarget && row.in_target.is_none();
             let states = [&row.base, &row.in_fork, &row.in_target].into_iter().flatten();
             let paths = states.filter_map(|state| store_path(root, &state.path)).collect();
             let in_target = row.in_target.as_ref().map(|state| state.path.clone());
-            planned.edits.push(RowEdit { edit, paths, in_target });
+            planned.edits.push(RowEdit { edit, paths, in_target, is_gone });
         }
         planned.fork_changes.sort();
+        let in_store = |paths: &[String]| paths.iter().filter_map(|path| store_path(root, path)).collect();
+        planned.pinned.in_fork.alone = in_store(&forked.pinned_in_fork);
+        planned.pinned.in_target.alone = in_store(&forked.pinned_in_target);
         Ok(planned)
     }
 
@@ -121,6 +153,41 @@ impl RowEdits {
     /// What the fork itself has changed of tags: equal texts for equal changes.
     pub(super) fn fork_changes(&self) -> &[String] {
         &self.fork_changes
+    }
+
+    /// The files that one side has pinned since the base, and that the other side has removed. What the caller can't see of the target
+    /// isn't among them.
+    pub(super) fn pinned_and_removed(&self, sides: &ForkSides, withheld: &Withheld) -> BTreeSet<NodeId> {
+        let mut found = BTreeSet::new();
+        let (fork, target) = (&sides.in_fork, &sides.in_target);
+        for (pinned, keeps, removes) in
+            [(&self.pinned.in_fork, fork, target), (&self.pinned.in_target, target, fork)]
+        {
+            if pinned.since_base.is_empty() && pinned.alone.is_empty() {
+                continue;
+            }
+            let exists = |current: &&CurrentNode| current.state.is_some();
+            // What was saved by a move has the same path, and another node.
+            let paths: HashSet<&StorePath> =
+                removes.values().filter(exists).map(|current| &current.path).collect();
+            for (&node, base) in &sides.nodes {
+                let is_pinned = || {
+                    let kept = keeps.get(&node).filter(exists);
+                    kept.is_some_and(|current| {
+                        pinned.has(&current.path, sides.sync.behind.contains_key(&node))
+                    })
+                };
+                if let Some(base) = base
+                    && removes.get(&node).filter(exists).is_none()
+                    && !paths.contains(&base.path)
+                    && !withheld.is_withheld(node)
+                    && is_pinned()
+                {
+                    found.insert(node);
+                }
+            }
+        }
+        found
     }
 
     /// The changes of tags that the rules drop.
@@ -151,7 +218,8 @@ impl RowEdits {
     pub(super) fn giving_up(mut self, fork: ForkHandle<'_>, dropped: &[DroppedTags]) -> RowEdits {
         let mount = Mount::at(Arc::clone(fork.store), &fork.fork.path);
         let edits = dropped.iter().map(|dropped| dropped.edit_of_fork(mount.path()));
-        self.edits.extend(edits.map(|edit| RowEdit { edit, paths: Vec::new(), in_target: None }));
+        let row = |edit| RowEdit { edit, paths: Vec::new(), in_target: None, is_gone: false };
+        self.edits.extend(edits.map(row));
         self
     }
 
@@ -162,11 +230,10 @@ impl RowEdits {
 
     /// The paths of files that exist and get other tags, with the tags that come and go.
     pub(super) fn retagged(&self) -> impl Iterator<Item = (StorePath, &Tags, &Tags)> {
-        let tags = self.edits.iter().filter_map(|row| {
+        self.edits.iter().filter_map(|row| {
             let (added, removed) = row.tags()?;
             Some((path_in_store(&row.edit)?, added, removed))
-        });
-        tags.filter(|(path, ..)| !self.gone.contains(path))
+        })
     }
 
     pub(super) fn into_records(self) -> impl Iterator<Item = CompanionRecord> {
@@ -178,7 +245,9 @@ impl RowEdit {
     /// The tags that come and go, if the change is one of tags alone.
     fn tags(&self) -> Option<(&Tags, &Tags)> {
         match &self.edit {
-            ManifestEdit::Adopt { added, removed, origin: None, .. } => Some((added, removed)),
+            ManifestEdit::Adopt { added, removed, origin: None, .. } if !self.is_gone => {
+                Some((added, removed))
+            }
             _ => None,
         }
     }
