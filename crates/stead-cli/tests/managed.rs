@@ -186,7 +186,7 @@ fn w44a_and_w91_the_commands_list_tag_sync_and_clean_up_the_same_files() {
     assert_eq!(status["at"], cleaned["at"]);
     std::fs::remove_file(host.0.path().join("files").join(path.strip_prefix("/disk/").unwrap())).unwrap();
     let synced: Value = serde_json::from_str(&files(&["sync", "--json"])).unwrap();
-    assert_eq!(synced, json!({ "added": 0, "removed": 1, "resized": 0 }));
+    assert_eq!(synced, json!({ "added": 0, "removed": 1, "resized": 0, "unread": [] }));
     let missing = host.run(&["files", "info", &path, "--agent", "coder"]);
     assert_eq!(missing.status.code(), Some(1));
 }
@@ -396,6 +396,88 @@ fn w85_and_w91_a_file_that_cant_be_removed_is_reported_and_the_others_are_remove
 }
 
 #[test]
+fn w85_a_directory_that_cant_be_read_is_reported_and_everything_else_goes_on() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let host = Host::new();
+    let forks = CONFIG.replace("history = true", "history = true\nforks = true");
+    std::fs::write(host.0.path().join("stead.toml"), forks).unwrap();
+    host.stdout(&["write", "/disk/temp/old", "x", "--agent", "coder"]);
+    for path in ["/disk/data/kept.csv", "/disk/code/deep/kept.py", "/disk/code/seen.py"] {
+        host.stdout(&["write", path, "x", "--agent", "coder"]);
+    }
+    host.stdout(&["fork", "/disk", "w", "--agent", "coder"]);
+    host.age(&["temp/old", "data/kept.csv", "code/deep/kept.py", "code/seen.py"]);
+    // An administrator may read everything, so another user runs the commands.
+    let is_superuser = rustix::process::geteuid().is_root();
+    if is_superuser {
+        let owned = Command::new("chown").args(["-R", "65534:65534"]).arg(host.0.path()).status().unwrap();
+        assert!(owned.success());
+    }
+    let program = host.0.path().join("stead-program");
+    std::fs::copy(env!("CARGO_BIN_EXE_stead"), &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let closed = ["files/data", "files/code/deep"].map(|path| host.0.path().join(path));
+    let set_mode = |mode| {
+        let mode = || std::fs::Permissions::from_mode(mode);
+        closed.iter().for_each(|path| std::fs::set_permissions(path, mode()).unwrap());
+    };
+    set_mode(0o000);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("files").args(arguments).args(["--agent", "coder"]).current_dir(&host.0);
+        command.env("HOME", host.0.path().join("no-home"));
+        command.env_remove("STEAD_CONFIG").env_remove("STEAD_AGENT").env_remove("XDG_STATE_HOME");
+        if is_superuser {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        (stdout, stderr)
+    };
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&run(&[arguments, &["--json"]].concat()).0).unwrap()
+    };
+    let names_both = |text: &str, prefix: &str| {
+        for path in ["code/deep", "data"] {
+            let line = format!("{prefix}/{path}: the host doesn't allow this");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+    };
+    let rows = || host.query("SELECT path FROM workspace_files WHERE workspace LIKE '%/' ORDER BY path");
+    let before = rows();
+    names_both(&run(&["sync", "--workspace", "/disk"]).1, "/disk");
+    let synced = json(&["sync", "--workspace", "/disk"]);
+    assert_eq!((&synced["removed"], synced["unread"].as_array().unwrap().len()), (&json!(0), 2));
+    assert_eq!(rows(), before, "what can't be looked at keeps its rows");
+    let (tree, warned) = run(&["tree", "--workspace", "/disk"]);
+    assert!(tree.contains("temp/  1 file") && tree.contains("data/  0 files"), "{tree}");
+    names_both(&warned, "/disk");
+    let tree = json(&["tree", "--workspace", "/disk"]);
+    assert_eq!(tree["unread"].as_array().unwrap().len(), 2, "{tree}");
+    // A fork of the directory lists what can be read, and its files can be tagged.
+    let (listed, warned) = run(&["list", "--workspace", "/forks/w"]);
+    assert!(listed.contains("/forks/w/code/seen.py") && !listed.contains("kept"), "{listed}");
+    names_both(&warned, "/forks/w");
+    let tagged = json(&["tag", "/forks/w/code/seen.py", "mine"]);
+    assert_eq!(tagged["tags"], json!(["mine"]));
+    let cleaned = json(&["cleanup", "--workspace", "/disk"]);
+    assert_eq!((&cleaned["removed"], &cleaned["paths"]), (&json!(1), &json!(["/disk/temp/old"])));
+    let status = run(&["cleanup", "--workspace", "/disk", "--status"]).0;
+    for text in [status, cleaned["unread"].to_string()] {
+        names_both(&text, "/disk");
+    }
+    // A list of the directory itself shows the entries of what can't be looked at.
+    let (listed, _) = run(&["list", "--workspace", "/disk"]);
+    assert!(listed.contains("/disk/data/kept.csv") && listed.contains("/disk/code/deep/kept.py"), "{listed}");
+    set_mode(0o755);
+    assert_eq!(json(&["sync", "--workspace", "/disk"])["removed"], 0);
+    let (listed, warned) = run(&["list", "--workspace", "/forks/w"]);
+    assert!(listed.contains("/forks/w/data/kept.csv"), "{listed} {warned}");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn w34_to_w39_a_mount_registers_and_does_not_route() {
     let host = Host::new();
@@ -440,7 +522,7 @@ fn w34_to_w39_a_mount_registers_and_does_not_route() {
     for prefix in ["/notes", "/disk"] {
         let synced = host.stdout(&["files", "sync", "--json", "--workspace", prefix, "--agent", "coder"]);
         let synced: Value = serde_json::from_str(&synced).unwrap();
-        assert_eq!(synced, json!({ "added": 0, "removed": 0, "resized": 0 }));
+        assert_eq!(synced, json!({ "added": 0, "removed": 0, "resized": 0, "unread": [] }));
     }
 }
 
@@ -458,7 +540,7 @@ fn w74_and_w90_the_commands_say_which_tags_a_merge_changes() {
         text(&["files", "tag", &format!("{base}/temp/x"), "pin"]);
         text(&["fork", base, &fork]);
         text(&["files", "tag", "--remove", &format!("/forks/{fork}/temp/x"), "pin"]);
-        let line = format!("tags       {base}/temp/x\n");
+        let line = format!("tags       {base}/temp/x: -pin\n");
         assert_eq!(
             text(&["merge", &fork, "--dry-run"]),
             format!("{line}This would be the tags of 1 file.\n")
@@ -466,7 +548,7 @@ fn w74_and_w90_the_commands_say_which_tags_a_merge_changes() {
         assert_eq!(text(&["merge", &fork]), format!("{line}Merged the fork {fork}: the tags of 1 file.\n"));
         assert_eq!(text(&["merge", &fork]), "Nothing to merge.\n");
         text(&["files", "tag", &format!("{base}/temp/x"), "pin"]);
-        let line = format!("tags       /forks/{fork}/temp/x\n");
+        let line = format!("tags       /forks/{fork}/temp/x: +pin\n");
         assert_eq!(text(&["update", &fork]), format!("{line}Updated the fork {fork}: the tags of 1 file.\n"));
     }
 }

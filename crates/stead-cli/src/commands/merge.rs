@@ -187,9 +187,13 @@ pub(super) fn report(
         let label = session.paint(colour, format_args!("{label:10}"));
         session.print_line(format_args!("{label} {from}{}", change.path))?;
     }
-    for path in result.retagged.iter().filter(|_| !is_refused) {
+    for file in result.retagged.iter().filter(|_| !is_refused) {
         let label = session.paint(Colour::Blue, format_args!("{:10}", "tags"));
-        session.print_line(format_args!("{label} {path}"))?;
+        session.print_line(format_args!(
+            "{label} {}: {}",
+            file.path,
+            human::escape_text(&file.to_string())
+        ))?;
     }
     for conflict in &result.conflicts {
         print_conflict(conflict, session)?;

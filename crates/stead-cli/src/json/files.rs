@@ -247,7 +247,7 @@ fn walk_entry(entry: &vfs::PathEntry) -> PathEntry<'_> {
     }
 }
 
-fn unread(unreadable: &[vfs::Unreadable]) -> Vec<Unread<'_>> {
+pub(super) fn unread(unreadable: &[vfs::Unreadable]) -> Vec<Unread<'_>> {
     unreadable.iter().map(|vfs::Unreadable { path, reason }| Unread { path, reason }).collect()
 }
 

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 use stead::managed::{CleanupRun, RepairCounts, Tags};
-use stead::vfs::managed::{CategoryTree, CleanupReport, ListedFile, ListedFiles};
+use stead::vfs::managed::{CategoryTree, CleanupReport, ListedFile, ListedFiles, SyncReport};
 use stead::{OperationId, VfsPath};
 
+use super::files::{Unread, unread};
 use super::{time, to_value};
 
 /// A managed file: `files info`, and each of `files list` and `files search`.
@@ -40,6 +41,8 @@ pub(crate) struct ManagedFiles<'a> {
     total: u64,
     /// Whether there are more than `total`.
     total_is_more: bool,
+    /// What could not be read, if the list needed a sync: files that have no entry yet may be there.
+    unread: Vec<Unread<'a>>,
 }
 
 /// A change of a managed file: `files move`, `files delete` and `files tag`.
@@ -69,15 +72,19 @@ pub(crate) struct ManagedDirectory<'a> {
 pub(crate) struct ManagedTree<'a> {
     workspace: &'a str,
     categories: Vec<ManagedDirectory<'a>>,
+    /// What could not be read, so that files may be missing from the numbers.
+    unread: Vec<Unread<'a>>,
 }
 
 /// What sync changed: `files sync`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ManagedSync {
+pub(crate) struct ManagedSync<'a> {
     added: u64,
     removed: u64,
     resized: u64,
+    /// What could not be read. The entries of files there stay as they are.
+    unread: Vec<Unread<'a>>,
 }
 
 /// A cleanup: `files cleanup`, and `files cleanup --status`.
@@ -93,6 +100,8 @@ pub(crate) struct Cleanup<'a> {
     /// How many entries were removed whose files were gone already.
     stale: u64,
     errors: &'a [String],
+    /// What could not be read, and why.
+    unread: &'a [String],
     /// The operation that removed the files; null if none was removed.
     operation: Option<&'a str>,
     /// How many of the removed files can't be brought back, because their content isn't kept.
@@ -141,6 +150,7 @@ pub(crate) fn managed_files(listed: &ListedFiles) -> Value {
         offset: listed.offset,
         total: listed.total.count,
         total_is_more: listed.total.is_more,
+        unread: unread(&listed.unreadable),
     })
 }
 
@@ -167,13 +177,14 @@ pub(crate) fn managed_tree(workspace: &VfsPath, tree: &[CategoryTree]) -> Value 
             })
             .collect(),
     });
-    to_value(&ManagedTree { workspace: workspace.as_str(), categories: categories.collect() })
+    let unread = tree.iter().flat_map(|category| unread(&category.unreadable)).collect();
+    to_value(&ManagedTree { workspace: workspace.as_str(), categories: categories.collect(), unread })
 }
 
 /// What sync changed.
-pub(crate) fn managed_sync(counts: &RepairCounts) -> Value {
-    let RepairCounts { added, removed, resized } = *counts;
-    to_value(&ManagedSync { added, removed, resized })
+pub(crate) fn managed_sync(report: &SyncReport) -> Value {
+    let RepairCounts { added, removed, resized } = report.counts;
+    to_value(&ManagedSync { added, removed, resized, unread: unread(&report.unreadable) })
 }
 
 /// What a cleanup did, or would do.
@@ -197,6 +208,7 @@ fn cleanup_document<'a>(run: &'a CleanupRun, dry_run: bool, paths: Vec<&'a str>)
         bytes: run.bytes,
         stale: run.stale,
         errors: &run.errors,
+        unread: &run.unread,
         operation: run.operation.as_deref(),
         not_kept: run.not_kept,
         last_removal: run.last_removal.as_ref().map(|last| CleanupRemoval {

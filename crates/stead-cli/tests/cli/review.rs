@@ -185,6 +185,146 @@ fn g31_hunks_are_asked_about_one_by_one() {
 }
 
 #[test]
+fn g31_and_w74_changes_of_tags_are_listed_and_taken_or_refused_with_their_file() {
+    for store in STORES {
+        let dir = TestDir::empty();
+        let workspace = "prefix = \"/w\"\nscope = \"rw\"\nstore = \"code\"\nmanaged = true\n";
+        dir.file(
+            "stead.toml",
+            &format!(
+                "[stores.code]\n{store}\n[[agents.coder.workspaces]]\n{workspace}fork = \"agent\"\n\
+                 [[agents.lead.workspaces]]\n{workspace}"
+            ),
+        );
+        std::fs::create_dir(dir.path("code")).unwrap();
+        let run = |args: &[&str]| dir.run(args.iter().copied());
+        for name in ["a", "b", "c", "d"] {
+            let path = format!("/w/data/{name}");
+            run(&["--agent", "lead", "write", &path, "1\n"]);
+            run(&["--agent", "lead", "files", "tag", &path, "pin"]);
+        }
+        run(&["--agent", "coder", "files", "tag", "--remove", "/w/data/a", "pin"]);
+        run(&["--agent", "coder", "files", "tag", "/w/data/b", "mine"]);
+        for name in ["c", "d"] {
+            let path = format!("/w/data/{name}");
+            run(&["--agent", "coder", "write", &path, "2\n"]);
+            run(&["--agent", "coder", "files", "tag", &path, "mine"]);
+        }
+        let tags = |agent: &str| {
+            let listed = dir.stead(["--agent", agent, "files", "list", "--json"]);
+            let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+            let line =
+                |file: &serde_json::Value| format!("{} {}", file["path"].as_str().unwrap(), file["tags"]);
+            let mut lines: Vec<_> = listed["files"].as_array().unwrap().iter().map(line).collect();
+            lines.sort();
+            lines.join("\n")
+        };
+        allow_duplicates! {
+        assert_snapshot!(without_times(&run(&["--agent", "lead", "review"])), @r#"
+        coder/w  of /w, 4 changes, made TIME
+        ! Review one with `stead review FORK`.
+        "#);
+        assert_snapshot!(run(&["--agent", "lead", "review", "coder/w", "--list"]), @r#"
+        changed    /w/data/c
+        changed    /w/data/d
+        tags       /w/data/a: -pin
+        tags       /w/data/b: +mine
+        tags       /w/data/c: +mine
+        tags       /w/data/d: +mine
+        ! This would be 2 changes and the tags of 4 files.
+        "#);
+        let answers = dir.run_with_input(["--agent", "lead", "review", "-i"], b"n\ny\ny\nn\n");
+        assert_snapshot!(output_text(&answers, &dir.path("")), @r#"
+        tags /w/data/a
+        tags -pin
+        Take this change of the tags [y,n,a,d,q,?]? tags /w/data/b
+        tags +mine
+        Take this change of the tags [y,n,a,d,q,?]? changed /w/data/c
+        tags +mine
+        @@ -1 +1 @@
+        -1
+        +2
+        (1/1) Take this hunk [y,n,a,d,e,q,?]? changed /w/data/d
+        tags +mine
+        @@ -1 +1 @@
+        -1
+        +2
+        (1/1) Take this hunk [y,n,a,d,e,q,?]? changed    /w/data/c
+        tags       /w/data/b: +mine
+        tags       /w/data/c: +mine
+        left out   /w/data/a
+        left out   /w/data/d
+        ! Merged the fork review:coder/w: 1 change and the tags of 2 files; `stead undo --review` undoes it.
+        "#);
+        assert_snapshot!(tags("lead"), @r#"
+        /w/data/a ["pin"]
+        /w/data/b ["pin","mine"]
+        /w/data/c ["pin","mine"]
+        /w/data/d ["pin"]
+        "#);
+        assert_snapshot!(tags("coder"), @r#"
+        /w/data/a []
+        /w/data/b ["pin","mine"]
+        /w/data/c ["pin","mine"]
+        /w/data/d ["pin","mine"]
+        "#);
+        // The next review shows what was refused, and the fork can give it up.
+        assert_snapshot!(without_times(&run(&["--agent", "lead", "review"])), @r#"
+        coder/w  of /w, 2 changes, made TIME
+        ! Review one with `stead review FORK`.
+        "#);
+        assert_snapshot!(run(&["--agent", "lead", "review", "coder/w", "--take", "data/d", "--drop"]), @r#"
+        dropped    /w/data/a
+        changed    /w/data/d
+        tags       /w/data/d: +mine
+        ! Merged the fork review:coder/w: 1 change and the tags of 1 file; `stead undo --review` undoes it.
+        "#);
+        assert_snapshot!(tags("lead"), @r#"
+        /w/data/a ["pin"]
+        /w/data/b ["pin","mine"]
+        /w/data/c ["pin","mine"]
+        /w/data/d ["pin","mine"]
+        "#);
+        assert_snapshot!(tags("coder"), @r#"
+        /w/data/a ["pin"]
+        /w/data/b ["pin","mine"]
+        /w/data/c ["pin","mine"]
+        /w/data/d ["pin","mine"]
+        "#);
+        assert_snapshot!(run(&["--agent", "lead", "review"]), @r#"! Nothing waits for a review."#);
+        }
+    }
+}
+
+#[test]
+fn g31_a_review_is_refused_if_the_agent_has_changed_tags_since() {
+    let (virtual_store, workspace) =
+        (STORES[0], "prefix = \"/w\"\nscope = \"rw\"\nstore = \"code\"\nmanaged = true\n");
+    let dir = TestDir::empty();
+    let config = format!(
+        "[stores.code]\n{virtual_store}\n[[agents.coder.workspaces]]\n{workspace}fork = \"agent\"\n\
+         [[agents.lead.workspaces]]\n{workspace}"
+    );
+    dir.file("stead.toml", &config);
+    dir.run(["--agent", "lead", "write", "/w/data/a", "1\n"]);
+    dir.run(["--agent", "coder", "files", "tag", "/w/data/a", "one"]);
+    let config = Config::load(&dir.path("stead.toml")).unwrap();
+    let lead = Stead::open(&config, "lead").unwrap();
+    let mut options = stead::vfs::MergeOptions::default();
+    (options.dry_run, options.with_contents) = (true, true);
+    let shown = lead.merge_fork("review:coder/w", &options).unwrap();
+    let mut options = stead::vfs::MergeOptions::default();
+    options.fork_state = shown.fork_state;
+    // What happens in the Workspace itself changes nothing of what was shown.
+    dir.run(["--agent", "lead", "files", "tag", "/w/data/a", "other"]);
+    dir.run(["--agent", "coder", "files", "tag", "/w/data/a", "two"]);
+    let refused = lead.merge_fork("review:coder/w", &options).unwrap_err().to_string();
+    assert!(refused.contains("changed"), "{refused}");
+    dir.run(["--agent", "coder", "files", "tag", "--remove", "/w/data/a", "two"]);
+    assert!(lead.merge_fork("review:coder/w", &options).unwrap().done);
+}
+
+#[test]
 fn g31_the_rest_of_a_file_is_refused_or_taken_with_one_answer() {
     let old = |is_taken| if is_taken { "absent" } else { "old" };
     for (answers, list, takes_rest) in

@@ -83,7 +83,10 @@ fn w50_to_w54_and_w56_and_w58_and_w93_every_filter_of_the_commands_is_applied() 
     assert_eq!(paths(&files(&host, "/notes", &["search", "*.py"])), [d, a]);
     assert_eq!(paths(&files(&host, "/notes", &["search", "import"])), [a], "by tag");
     let nothing = files(&host, "/notes", &["search", "no such file"]);
-    assert_eq!(nothing, json!({ "files": [], "offset": 0, "total": 0, "total_is_more": false }));
+    assert_eq!(
+        nothing,
+        json!({ "files": [], "offset": 0, "total": 0, "total_is_more": false, "unread": [] })
+    );
     for command in [&["list"][..], &["search", "/"]] {
         let page = files(&host, "/notes", &[command, &["--limit", "2", "--offset", "1"]].concat());
         assert_eq!((paths(&page), &page["offset"], &page["total"]), (vec![c, b], &json!(1), &json!(4)));

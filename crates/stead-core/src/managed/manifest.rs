@@ -100,6 +100,16 @@ pub enum ManifestRepair {
     },
 }
 
+impl ManifestRepair {
+    /// The path of the row, relative to the managed directory.
+    pub fn path(&self) -> &str {
+        match self {
+            ManifestRepair::Add { path, .. } => path,
+            ManifestRepair::Remove { row } | ManifestRepair::Resize { row, .. } => &row.path,
+        }
+    }
+}
+
 /// How many rows sync has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RepairCounts {
@@ -182,6 +192,9 @@ pub struct CleanupRun {
     pub stale: u64,
     /// The paths that could not be removed, and why; the first few of them.
     pub errors: Vec<String>,
+    /// The paths that could not be read, and why; the first few of them.
+    #[serde(default)]
+    pub unread: Vec<String>,
     /// The operation that removed the files, if any was removed.
     pub operation: Option<String>,
     /// What sync repaired before.
@@ -216,6 +229,7 @@ impl CleanupRun {
             paths: Vec::new(),
             stale: 0,
             errors: Vec::new(),
+            unread: Vec::new(),
             operation: None,
             synced: RepairCounts::default(),
             not_kept: 0,
@@ -258,7 +272,8 @@ pub trait Manifest: Debug + Send + Sync {
     /// The row of a path.
     fn file(&self, root: &StorePath, path: &str) -> StoreResult<Option<ManagedFile>>;
 
-    /// The rows of files that were first written with this name, the newest first; the first few of them.
+    /// The rows of files that were first written with this name, the newest first; the first few of them. Those of a fork that shows
+    /// later changes of its base include the base's rows at paths at which the fork has none.
     fn named(&self, root: &StorePath, original_name: &str) -> StoreResult<Vec<ManagedFile>>;
 
     /// The rows of files of a category that were last written at `cutoff` or earlier, the oldest first: up to `limit` after
@@ -288,7 +303,9 @@ pub trait Manifest: Debug + Send + Sync {
     /// rows nobody could know.
     fn manage(&self, root: &StorePath) -> StoreResult<bool>;
 
-    /// Makes repairs that sync found, at time `at`. `is_complete` says that they are all there are.
+    /// Makes repairs that sync found, at time `at`: first those that remove rows. `is_complete` says that they are all there are.
+    ///
+    /// In a fork that shows later changes of its base, the row of a file that the base has moved follows the file.
     fn repair(
         &self,
         root: &StorePath,

@@ -52,6 +52,11 @@ pub struct ForkedRow {
 pub struct ForkedRows {
     /// The rows.
     pub rows: Vec<ForkedRow>,
+    /// The files that the fork has pinned, and the target doesn't have and never had pinned, by their paths relative to the managed
+    /// directory.
+    pub pinned_in_fork: Vec<String>,
+    /// The same of the target's files, and of the fork.
+    pub pinned_in_target: Vec<String>,
     /// The newest revision of the database that they include.
     pub as_of: RevisionNumber,
 }
@@ -59,7 +64,18 @@ pub struct ForkedRows {
 impl ForkedRow {
     /// What the target's row gets from the fork's.
     pub fn edit_of_target(&self, root: &StorePath) -> Option<ManifestEdit> {
-        adopt(root, self.base.as_ref(), self.in_fork.as_ref()?, self.in_target.as_ref())
+        let in_fork = self.in_fork.as_ref()?;
+        match (&self.base, &self.in_target) {
+            // If the merge brings the file back, its row is a new one.
+            (Some(_), None) if !in_fork.tags.is_empty() => Some(ManifestEdit::Adopt {
+                root: root.clone(),
+                path: in_fork.path.clone(),
+                added: in_fork.tags.clone(),
+                removed: Tags::default(),
+                origin: None,
+            }),
+            (base, in_target) => adopt(root, base.as_ref(), in_fork, in_target.as_ref()),
+        }
     }
 
     /// What the fork's row gets from the target's.
@@ -131,5 +147,10 @@ mod tests {
         assert_eq!(edit(None, Some(state("a", "t")), None), "a +t - new");
         assert_eq!(edit(None, Some(state("a", "t")), Some(state("a", "u"))), "a +t -");
         assert_eq!(edit(Some(state("a", "")), None, None), "None");
+        assert_eq!(
+            edit(Some(state("a", "x,y")), Some(state("a", "x,t")), None),
+            "a +x,t -",
+            "the row is new"
+        );
     }
 }

@@ -72,8 +72,8 @@ pub use history::{
     BlameLine, ChangedContent, DiffOptions, Difference, DifferenceKind, ForkHandle, ForkState,
     IncompleteUndo, LogAction, LogChange, LogEntry, LogQuery, MergeAction, MergeChange, MergeChoice,
     MergeConflict, MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, OnConflict,
-    PathChange, PathConflict, REVIEW_OWNER_PREFIX, RestOfPart, RestoreOptions, RevertResult, RulePaths,
-    SideState, UndoOptions, UndoTarget, UnmergedChanges,
+    PathChange, PathConflict, REVIEW_OWNER_PREFIX, RestOfPart, RestoreOptions, RetaggedFile, RevertResult,
+    RulePaths, SideState, UndoOptions, UndoTarget, UnmergedChanges,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use managed::ManagedFiles;

@@ -323,7 +323,7 @@ fn w45_without_a_database_files_are_moved_and_deleted_lists_are_empty_and_no_fil
     let files = vfs.managed(None).unwrap();
     let page = files.list(&FileFilter::default(), FilePage::default()).unwrap();
     assert!(page.files.is_empty() && page.total.count == 0);
-    assert_eq!(files.sync().unwrap(), Default::default());
+    assert_eq!(files.sync().unwrap().counts, Default::default());
     assert_eq!(files.cleanup(&CleanupOptions::default()).unwrap().run.removed, 0);
     assert_eq!(files.last_cleanup().unwrap(), None);
     assert_eq!(files.tree().unwrap().len(), 1);
@@ -428,6 +428,6 @@ fn w30_w32_and_w35_a_copied_directory_has_its_rows_with_the_change_that_copied_i
             ]
         );
         assert_eq!(host.query("SELECT max(unsynced) FROM managed_workspace"), ["0"]);
-        assert!(host.files().sync().unwrap().is_empty());
+        assert!(host.files().sync().unwrap().counts.is_empty());
     });
 }

@@ -265,7 +265,7 @@ fn w26_a_symlink_that_leads_out_of_the_workspace_is_not_followed() {
             assert!(vfs.read(link).is_err(), "{link}");
         }
         let files = vfs.managed(None).unwrap();
-        assert_eq!(files.sync().unwrap(), Default::default());
+        assert_eq!(files.sync().unwrap().counts, Default::default());
         assert!(host.rows().is_empty(), "a symlink has no row");
         files.delete("/notes/code/link.py").unwrap();
         assert_eq!(vfs.read("/other/target.txt").unwrap().bytes, b"outside");
@@ -306,7 +306,7 @@ fn w26_a_symlink_to_a_directory_outside_is_not_followed_to_the_files_below_it() 
             assert!(files.delete(&old).is_err() && files.move_file(&old, target).is_err(), "{old}");
             assert!(files.info(&old).is_err(), "{old}");
         }
-        assert_eq!(files.sync().unwrap(), Default::default());
+        assert_eq!(files.sync().unwrap().counts, Default::default());
         assert!(host.rows().is_empty());
         // Rows that a crash has left: what a row names isn't looked for behind a symlink.
         let conn = rusqlite::Connection::open(host.directory.path().join("stead.db")).unwrap();
@@ -320,7 +320,7 @@ fn w26_a_symlink_to_a_directory_outside_is_not_followed_to_the_files_below_it() 
         host.advance_days(100);
         let run = files.cleanup(&CleanupOptions::default()).unwrap().run;
         assert_eq!((run.removed, &*run.errors), (0, &[][..]));
-        assert!(files.sync().unwrap().added == 0 && host.rows().is_empty());
+        assert!(files.sync().unwrap().counts.added == 0 && host.rows().is_empty());
         let names = vfs.list("/other/dir", &ListPage::all()).unwrap();
         assert_eq!(names.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>(), ["old"]);
         assert_eq!(vfs.read("/other/dir/old").unwrap().bytes, b"outside");

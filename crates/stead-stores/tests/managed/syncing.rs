@@ -1,5 +1,6 @@
 //! Sync: the manifest follows what other programs do to a host directory.
 
+use stead_core::AccessScope;
 use stead_core::managed::{RepairCounts, Tags};
 use stead_core::vfs::managed::CleanupOptions;
 
@@ -19,7 +20,7 @@ fn w40_sync_removes_rows_whose_files_are_gone() {
     for name in ["a.py", "b.py"] {
         std::fs::remove_file(host.on_disk(&format!("code/{DAY}/{name}"))).unwrap();
     }
-    assert_eq!(host.files().sync().unwrap(), counts(0, 2, 0));
+    assert_eq!(host.files().sync().unwrap().counts, counts(0, 2, 0));
     assert_eq!(host.rows(), [format!("code/{DAY}/c.py")]);
     std::fs::remove_file(host.on_disk(&format!("code/{DAY}/c.py"))).unwrap();
     assert_eq!(listed(&host.files()), [""; 0], "a list leaves out what is gone");
@@ -34,7 +35,7 @@ fn w41_sync_adds_files_with_the_category_of_their_directory() {
         std::fs::create_dir_all(host.on_disk(path).parent().unwrap()).unwrap();
         std::fs::write(host.on_disk(path), "12").unwrap();
     }
-    assert_eq!(host.files().sync().unwrap(), counts(2, 0, 0));
+    assert_eq!(host.files().sync().unwrap().counts, counts(2, 0, 0));
     let sql = "SELECT path || ' ' || category || ' ' || size_bytes FROM workspace_files ORDER BY path";
     let expected = [
         format!("code/{DAY}/a.py code 1"),
@@ -67,7 +68,7 @@ fn w43_sync_refreshes_a_size_that_changed_outside() {
     host.files().tag(&path, Default::default(), &Tags::parse(["keep"]).unwrap()).unwrap();
     std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "longer").unwrap();
     host.advance_days(1);
-    assert_eq!(host.files().sync().unwrap(), counts(0, 0, 1));
+    assert_eq!(host.files().sync().unwrap().counts, counts(0, 0, 1));
     let file = host.files().info(&path).unwrap().file;
     assert_eq!((file.size, file.modified_at, file.tags.to_string()), (6, host.now(), "keep".to_owned()));
 }
@@ -79,7 +80,7 @@ fn w44_a_second_sync_changes_nothing() {
             host.vfs().write(format!("/notes/{name}"), "x").unwrap();
         }
         host.files().sync().unwrap();
-        assert_eq!(host.files().sync().unwrap(), counts(0, 0, 0));
+        assert_eq!(host.files().sync().unwrap().counts, counts(0, 0, 0));
     });
 }
 
@@ -104,11 +105,34 @@ fn w40_to_w43_sync_repairs_what_was_changed_last_too() {
     files.sync().unwrap();
     vfs.write(&path, "longer").unwrap();
     std::fs::remove_file(host.on_disk(&format!("code/{DAY}/a.py"))).unwrap();
-    assert_eq!(files.sync().unwrap(), counts(0, 1, 0));
+    assert_eq!(files.sync().unwrap().counts, counts(0, 1, 0));
     vfs.write("/notes/a.py", "x").unwrap();
     std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "longer").unwrap();
-    assert_eq!(files.sync().unwrap(), counts(0, 0, 1));
+    assert_eq!(files.sync().unwrap().counts, counts(0, 0, 1));
     host.vfs().remove_file(&path, stead_core::vfs::RemoveOptions::default()).unwrap();
     std::fs::write(host.on_disk(&format!("code/{DAY}/a.py")), "back").unwrap();
-    assert_eq!(files.sync().unwrap(), counts(1, 0, 0));
+    assert_eq!(files.sync().unwrap().counts, counts(1, 0, 0));
+}
+
+#[test]
+fn w40_and_w41_a_caller_is_told_only_of_files_that_it_may_see() {
+    let host = Host::new(Kind::Physical);
+    let workspace = host.workspace("/notes", AccessScope::ReadWrite);
+    let workspace = workspace.with_hide(["*.sec"]).unwrap();
+    let files = host.vfs_with(workspace).managed(None).unwrap();
+    std::fs::create_dir(host.on_disk("data")).unwrap();
+    let write = |name: &str, content: &str| std::fs::write(host.on_disk("data").join(name), content).unwrap();
+    write("a.sec", "1");
+    assert_eq!(files.sync().unwrap().counts, counts(0, 0, 0));
+    assert_eq!(host.rows(), ["data/a.sec"], "it is synced nevertheless");
+    write("a.sec", "22");
+    write("b.csv", "1");
+    assert_eq!(files.sync().unwrap().counts, counts(1, 0, 0));
+    write("a.sec", "333");
+    write("b.csv", "22");
+    assert_eq!(files.sync().unwrap().counts, counts(0, 0, 1));
+    std::fs::remove_dir_all(host.on_disk("data")).unwrap();
+    let run = files.cleanup(&CleanupOptions::default()).unwrap().run;
+    assert_eq!(run.synced, counts(0, 1, 0));
+    assert_eq!(host.rows(), [""; 0]);
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use stead::managed::{FileFilter, TagMode, Tags};
 use stead::vfs::ManagedFiles;
 use stead::vfs::managed::{FilePage, ListedFile};
-use stead::{Config, Stead, Stores};
+use stead::{Config, Identity, Stead, Stores};
 
 /// What the managed Workspace is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,10 @@ impl Host {
 
     fn open(&self, agent: &str) -> Stead {
         Stead::open(&self.config, agent).unwrap()
+    }
+
+    fn open_thread(&self, agent: &str, thread: &str) -> Stead {
+        Stead::open_in(&self.stores(), &Identity::agent(agent).with_thread(thread)).unwrap()
     }
 
     fn stores(&self) -> Stores {

@@ -81,7 +81,7 @@ fn w35_a_write_that_a_quota_refuses_registers_nothing() {
         refused(stead.vfs().write("/w/three.md", "x"));
         let rows = "SELECT original_name || ' ' || size_bytes FROM workspace_files ORDER BY id";
         assert_eq!(host.query(rows), ["one.md 4", "two.md 1"]);
-        assert!(files(&stead, "/w").sync().unwrap().is_empty());
+        assert!(files(&stead, "/w").sync().unwrap().counts.is_empty());
     });
 }
 

@@ -56,6 +56,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         for error in &run.errors {
             session.print_line(format_args!("could not remove {}", human::escape_text(error)))?;
         }
+        for error in &run.unread {
+            session.print_line(format_args!("could not read {}", human::escape_text(error)))?;
+        }
         return Ok(Exit::OK);
     }
     let options = CleanupOptions { dry_run: args.dry_run };
@@ -74,6 +77,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     for error in &report.run.errors {
         session.warn(format_args!("could not remove {}", human::escape_text(error)));
+    }
+    for error in &report.run.unread {
+        session.warn(format_args!("could not read {}", human::escape_text(error)));
     }
     say_how_to_undo(&report.run, session);
     Ok(Exit::OK)

@@ -20,6 +20,7 @@ pub(super) fn print(listed: &ListedFiles, session: &mut Session) -> CommandResul
         session.print_json(&json::managed_files(listed))?;
         return Ok(Exit::OK);
     }
+    session.warn_unreadable(&listed.unreadable);
     let total = listed.total.count;
     let total_text = if listed.total.is_more { format!("more than {total}") } else { total.to_string() };
     if listed.files.is_empty() {

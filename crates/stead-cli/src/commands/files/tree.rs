@@ -19,6 +19,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::managed_tree(files.prefix(), &tree))?;
         return Ok(Exit::OK);
     }
+    let unreadable: Vec<_> = tree.iter().flat_map(|category| category.unreadable.clone()).collect();
+    session.warn_unreadable(&unreadable);
     session.print_line(files.prefix())?;
     let counts = |files, bytes| format!("{}, {}", human::count(files, "file", "files"), human::size(bytes));
     for (index, category) in tree.iter().enumerate() {

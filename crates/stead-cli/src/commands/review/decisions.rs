@@ -1,11 +1,12 @@
 //! What is decided about each change of a fork, and the rules of the merge that follow from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use stead::history::hunks::{Hunk, HunkDecision, TextChange};
 use stead::vfs::{
-    ChangedContent, MergeAction, MergeChange, MergeChoice, MergeResult, MergeRule, RestOfPart, RulePaths,
+    ChangedContent, MergeAction, MergeChange, MergeChoice, MergeResult, MergeRule, RestOfPart, RetaggedFile,
+    RulePaths,
 };
 use stead::{MergePlaces, NodeKind, VfsPath};
 
@@ -24,8 +25,10 @@ type Content = Arc<Vec<u8>>;
 /// Everything that a fork does at one path, and what is decided about it.
 pub(super) struct ReviewedChange<'r> {
     pub(super) path: &'r VfsPath,
-    /// What is done there, such as a rename and a change, or a removal and an addition.
+    /// What is done there, such as a rename and a change, or a removal and an addition; nothing if only its tags change.
     changes: Vec<&'r MergeChange>,
+    /// The change of its tags, which is taken or refused with the rest.
+    tags: Option<&'r RetaggedFile>,
     /// The paths that it has or had, relative to the Workspace.
     paths: Vec<String>,
     /// Whether something of another kind takes the place of what is there. What is below the path goes with it.
@@ -47,6 +50,17 @@ impl<'r> ReviewedChange<'r> {
         present_kind: impl Fn(&VfsPath) -> Option<NodeKind>,
     ) -> Vec<Self> {
         let mut all: Vec<ReviewedChange<'r>> = Vec::new();
+        let reviewed = |path: &'r VfsPath| ReviewedChange {
+            path,
+            changes: Vec::new(),
+            tags: None,
+            paths: Vec::new(),
+            is_replacement: false,
+            governed_by: None,
+            decision: Decision::Open,
+            hunks: Vec::new(),
+            has_open_hunks: false,
+        };
         for change in &shown.changes {
             let paths = [Some(&change.path), change.from.as_ref()].into_iter().flatten();
             let paths = paths.filter_map(|path| places.rule_path(path));
@@ -56,17 +70,25 @@ impl<'r> ReviewedChange<'r> {
                     last.paths.extend(paths);
                 }
                 None => all.push(ReviewedChange {
-                    path: &change.path,
                     changes: vec![change],
                     paths: paths.collect(),
-                    is_replacement: false,
-                    governed_by: None,
-                    decision: Decision::Open,
-                    hunks: Vec::new(),
-                    has_open_hunks: false,
+                    ..reviewed(&change.path)
                 }),
             }
         }
+        let indexes: HashMap<&VfsPath, usize> =
+            all.iter().enumerate().map(|(index, change)| (change.path, index)).collect();
+        for file in shown.retagged.iter() {
+            if let Some(index) = indexes.get(&file.path) {
+                all[*index].tags = Some(file);
+            }
+        }
+        all.extend(only_retagged(shown).map(|file| ReviewedChange {
+            tags: Some(file),
+            paths: places.rule_path(&file.path).into_iter().collect(),
+            ..reviewed(&file.path)
+        }));
+        all.sort_by(|one, other| one.path.cmp(other.path));
         let mut last_replaced: Option<(usize, &VfsPath)> = None;
         for (index, change) in all.iter_mut().enumerate() {
             change.governed_by = last_replaced
@@ -99,10 +121,16 @@ impl<'r> ReviewedChange<'r> {
 
     /// What is done, as one word.
     pub(super) fn action(&self) -> &'static str {
-        match self.is_replacement {
-            true => "replaced",
-            false => self.changes[0].action.as_str(),
+        match self.changes.first() {
+            Some(_) if self.is_replacement => "replaced",
+            Some(change) => change.action.as_str(),
+            None => "tags",
         }
+    }
+
+    /// The change of its tags.
+    pub(super) fn tags(&self) -> Option<&'r RetaggedFile> {
+        self.tags
     }
 
     /// Whether nothing is there before.
@@ -227,6 +255,20 @@ impl<'r> ReviewedChange<'r> {
         let rest = if drops { RestOfPart::Dropped } else { RestOfPart::Stays };
         Some(MergeChoice::Part { before: Arc::clone(before), content: Arc::new(content), rest })
     }
+}
+
+/// The files of which only the tags change. One in conflict, or that may not be changed, isn't among them.
+fn only_retagged(shown: &MergeResult) -> impl Iterator<Item = &RetaggedFile> {
+    let changed = shown.changes.iter().map(|change| &change.path);
+    let stopped = shown.conflicts.iter().map(|conflict| &conflict.path);
+    let refused = shown.refused.iter().map(|refused| &refused.path);
+    let others: HashSet<&VfsPath> = changed.chain(stopped).chain(refused).collect();
+    shown.retagged.iter().filter(move |file| !others.contains(&file.path))
+}
+
+/// How many changes of a fork there are to decide about. A file whose tags change with something else counts once.
+pub(super) fn count_changes(shown: &MergeResult) -> usize {
+    shown.changes.len() + only_retagged(shown).count()
 }
 
 /// The rules of the merge, and what it drops.

@@ -14,7 +14,7 @@ use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::progress::follow_merge;
 use crate::session::{Colour, Session};
 use crate::{human, json};
-use decisions::{Decision, ReviewedChange, review_rules};
+use decisions::{Decision, ReviewedChange, count_changes, review_rules};
 
 /// Review what a fork has changed, and take it over or refuse it
 ///
@@ -121,7 +121,7 @@ fn waiting_forks(stead: &Stead, session: &mut Session) -> Result<Vec<(String, Fo
             }
         };
         let visible = shown.refused.iter().filter(|refused| refused.path != target).count();
-        let count = shown.changes.len() + shown.conflicts.len() + visible;
+        let count = count_changes(&shown) + shown.conflicts.len() + visible;
         fork.base_prefix = target;
         if count > 0 {
             waiting.push((name, fork, count as u64));

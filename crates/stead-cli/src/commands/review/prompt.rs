@@ -82,6 +82,9 @@ fn print_heading(change: &ReviewedChange<'_>, session: &mut Session) -> Result<(
     {
         session.print_line(format_args!("mode {mode:o}"))?;
     }
+    if let Some(tags) = change.tags() {
+        session.print_line(format_args!("tags {}", human::escape_text(&tags.to_string())))?;
+    }
     Ok(())
 }
 
@@ -162,6 +165,7 @@ fn ask_whole(change: &mut ReviewedChange<'_>, session: &mut Session) -> Result<b
         "moved" => "rename",
         "attributes" => "change of the permission bits",
         "replaced" => "replacement",
+        "tags" => "change of the tags",
         _ => "change",
     };
     let allowed = [Answer::Yes, Answer::No, Answer::All, Answer::None];

@@ -144,7 +144,7 @@ pub(super) const ENCODING_IN: Field = Field::optional(
 );
 
 /// Appends a line for each of the first few paths that couldn't be read, and one that counts the rest.
-fn append_unreadable(lines: &mut String, unreadable: &[Unreadable]) {
+pub(in crate::tools) fn append_unreadable(lines: &mut String, unreadable: &[Unreadable]) {
     const MAX_SHOWN: usize = 5;
     for Unreadable { path, reason } in unreadable.iter().take(MAX_SHOWN) {
         lines.push_str(&format!("(could not read {path}: {reason})\n"));

@@ -19,7 +19,7 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Reply, ToolContext};
 use crate::vfs::{
     DiffOptions, Difference, MergeChange, MergeChoice, MergeConflict, MergeOptions, MergeResult, MergeRule,
-    RulePaths, Vfs,
+    RetaggedFile, RulePaths, Vfs,
 };
 
 /// The forks of a stead. Implemented by the code that opens the Stores.
@@ -142,13 +142,13 @@ fn merge_reply(result: &MergeResult, summary: &str, is_update: bool) -> Reply {
     };
     let is_hidden = is_stopped && !is_update && merged.is_empty();
     let shown_changes: &[MergeChange] = if is_hidden { &[] } else { changes };
-    let retagged: &[VfsPath] = if is_hidden { &[] } else { &result.retagged };
+    let retagged: &[RetaggedFile] = if is_hidden { &[] } else { &result.retagged };
     let mut lines = vec![first];
     lines.extend(shown_changes.iter().take(MAX_SHOWN).map(|change| match &change.from {
         Some(from) => format!("{} {from} to {}", change.action.as_str(), change.path),
         None => format!("{} {}", change.action.as_str(), change.path),
     }));
-    lines.extend(retagged.iter().take(MAX_SHOWN).map(|path| format!("tags of {path}")));
+    lines.extend(retagged.iter().take(MAX_SHOWN).map(|file| format!("tags of {}: {file}", file.path)));
     lines.extend(conflicts.iter().take(MAX_SHOWN).map(conflict_line));
     lines.extend(
         refused.iter().take(MAX_SHOWN).map(|refused| format!("refused {}: {}", refused.path, refused.why)),

@@ -10,6 +10,7 @@ use crate::managed::{
     Category, CleanupRun, DateRange, FileFilter, PastRemoval, SearchPattern, TagMode, Tags,
 };
 use crate::scope::Access;
+use crate::tools::files::append_unreadable;
 use crate::tools::page::MAX_REPLY_CHARACTERS;
 use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
@@ -222,6 +223,7 @@ fn list_reply(listed: ListedFiles) -> Reply {
         }
         (false, _) => format!("[{first} to {last} of {total}]\n"),
     });
+    append_unreadable(&mut text, &listed.unreadable);
     let files: Vec<Value> = listed.files.iter().map(file_fact).collect();
     Reply::text(text)
         .fact("files", files)
@@ -279,8 +281,9 @@ fn info_reply(listed: &ListedFile) -> Reply {
 }
 
 fn tree_reply(files: &ManagedFiles) -> Result<Reply, Failure> {
-    let mut text = String::new();
-    for CategoryTree { category, files, directories, .. } in files.tree()? {
+    let (mut text, mut not_read) = (String::new(), Vec::new());
+    for CategoryTree { category, files, directories, unreadable, .. } in files.tree()? {
+        not_read.extend(unreadable);
         text.push_str(&format!("{category}/ ({})\n", file_count(files)));
         for day in directories {
             text.push_str(&format!("  {}/ ({})\n", day.name, file_count(day.files)));
@@ -289,6 +292,7 @@ fn tree_reply(files: &ManagedFiles) -> Result<Reply, Failure> {
     if text.is_empty() {
         text.push_str("There are no managed files yet.\n");
     }
+    append_unreadable(&mut text, &not_read);
     Ok(Reply::text(text))
 }
 
@@ -350,6 +354,9 @@ fn cleanup(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure
     for error in &run.errors {
         text.push_str(&format!("could not remove {error}\n"));
     }
+    for error in &run.unread {
+        text.push_str(&format!("could not read {error}\n"));
+    }
     if run.not_kept > 0 {
         text.push_str(&format!(
             "[{} can't be brought back, because the content isn't kept]\n",
@@ -359,7 +366,7 @@ fn cleanup(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure
     if let Some(operation) = run.operation.as_ref().filter(|_| !dry_run && run.not_kept < run.removed) {
         text.push_str(&format!("[undo takes it back: operation {operation}]\n"));
     }
-    if let Some(CleanupRun { at, removed, paths, errors, last_removal, .. }) = &previous {
+    if let Some(CleanupRun { at, removed, paths, errors, unread, last_removal, .. }) = &previous {
         let names = match paths.is_empty() {
             true => String::new(),
             false => {
@@ -369,6 +376,9 @@ fn cleanup(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure
         text.push_str(&format!("[the last cleanup, at {at}, removed {}{names}]\n", file_count(*removed)));
         for error in errors {
             text.push_str(&format!("[it could not remove {error}]\n"));
+        }
+        for error in unread {
+            text.push_str(&format!("[it could not read {error}]\n"));
         }
         if let Some(PastRemoval { at, removed, operation, .. }) = last_removal {
             let count = file_count(*removed);

@@ -15,8 +15,8 @@ pub use compare::{BlameLine, DiffOptions, Difference, DifferenceKind};
 pub use log::{LogAction, LogChange, LogEntry, LogQuery, REVIEW_OWNER_PREFIX};
 pub use merge::{
     ChangedContent, ForkHandle, ForkState, MergeAction, MergeChange, MergeChoice, MergeConflict,
-    MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, RestOfPart, RulePaths, SideState,
-    UnmergedChanges,
+    MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, RestOfPart, RetaggedFile, RulePaths,
+    SideState, UnmergedChanges,
 };
 pub use restore::RestoreOptions;
 pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};

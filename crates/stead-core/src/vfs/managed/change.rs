@@ -6,7 +6,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{CompanionRecord, NodeKind, StoreError};
 use crate::vfs::call::{Call, ChangeStage};
-use crate::vfs::managed::ManagedFiles;
+use crate::vfs::managed::{ManagedFiles, OpenManifest};
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{CopyResult, IntoPath, Overwrite, RemoveOptions, RemoveResult, SymlinkRule, Vfs};
 
@@ -102,7 +102,7 @@ impl ManagedFiles {
             let resolved = call.authorize(path, Access::Write)?;
             let failed = |cause| resolved.store_error(cause);
             let manifest = self.open_manifest(call, Access::Read)?;
-            let (_, manifest) = manifest.ok_or_else(|| failed(StoreError::NotFound))?;
+            let OpenManifest { manifest, .. } = manifest.ok_or_else(|| failed(StoreError::NotFound))?;
             for _ in 0..MAX_ATTEMPTS {
                 let before = self.row_of(call, &resolved, &*manifest)?.tags;
                 let invalid = |error| Error::Invalid(format!("{error}"));

@@ -6,18 +6,15 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::identity::{Identity, SYSTEM_AGENT};
-use crate::managed::{
-    Category, CleanupRun, ManagedFile, Manifest, ManifestRepair, ManifestRow, PIN_TAG, RepairCounts,
-};
+use crate::managed::{Category, CleanupRun, ManagedFile, Manifest, ManifestRepair, ManifestRow, PIN_TAG};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{
-    Attr, IfMissing, NodeKind, Precondition, Step, StoreError, StoreResult, Subtree, VersionTag,
-};
+use crate::store::{Attr, IfMissing, Precondition, Step, StoreError, StoreResult, Subtree, VersionTag};
 use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::list::Unreadable;
 use crate::vfs::managed::routing::is_day;
 use crate::vfs::managed::sync::found_file;
-use crate::vfs::managed::{ManagedFiles, has_other_programs};
+use crate::vfs::managed::{ManagedFiles, SyncReport, has_other_programs, is_no_file, shows_host_directory};
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{Vfs, VfsShared};
 use crate::workspace::{ApprovalPolicy, Workspace};
@@ -78,7 +75,12 @@ impl ManagedFiles {
             call.authorize(&self.prefix, Access::Write).map(drop)
         })?;
         let system = ManagedFiles { vfs: self.system_vfs()?, prefix: self.prefix.clone() };
-        system.cleanup_as_system(options)
+        // The report is kept for every agent that shares the directory.
+        let sharing = self.workspace().sharing();
+        let is_visible = |path: &str| {
+            self.is_visible(path) && !sharing.iter().any(|workspace| workspace.hide().hides(path))
+        };
+        system.cleanup_as_system(options, &sharing, &is_visible)
     }
 
     /// A `Vfs` of the system's identity with this Workspace alone. A dry run and the run itself use the same one.
@@ -98,7 +100,13 @@ impl ManagedFiles {
         Ok(vfs.operation(CleanupTool::NAME))
     }
 
-    fn cleanup_as_system(&self, options: &CleanupOptions) -> Result<CleanupReport> {
+    /// `sharing` are the Workspaces of all agents on the directory, and `is_visible` says of what the report may tell.
+    fn cleanup_as_system(
+        &self,
+        options: &CleanupOptions,
+        sharing: &[Arc<Workspace>],
+        is_visible: &dyn Fn(&str) -> bool,
+    ) -> Result<CleanupReport> {
         let now = self.vfs.shared.clock.now();
         let mut report = CleanupReport { run: CleanupRun::begun(now), paths: Vec::new() };
         let synced =
@@ -107,33 +115,29 @@ impl ManagedFiles {
                 let Some(manifest) = root.store().manifest().map_err(|cause| root.store_error(cause))? else {
                     return Ok(None);
                 };
-                if options.dry_run {
-                    return Ok(Some((manifest, RepairCounts::default())));
-                }
                 let is_unsynced = manifest.manage(root.root()).map_err(|cause| root.store_error(cause))?;
-                // A walk of all files would find nothing where only Stead changes them.
-                let counts = match is_unsynced || has_other_programs(root.store()) {
-                    true => call.sync_manifest(&root, &*manifest)?,
-                    false => RepairCounts::default(),
+                // A walk of all files would find nothing where only Stead changes them. A dry run of a host directory has the rows
+                // of all files that may have expired: what another program has made counts as new.
+                let may_lack_rows = is_unsynced || shows_host_directory(root.store());
+                let synced = match may_lack_rows || !options.dry_run && has_other_programs(root.store()) {
+                    true => call.sync_manifest(&root, &*manifest, is_visible)?,
+                    false => SyncReport::default(),
                 };
-                Ok(Some((manifest, counts)))
+                Ok(Some((manifest, synced)))
             })?;
-        let Some((manifest, counts)) = synced else { return Ok(report) };
-        report.run.synced = counts;
-        let (ttl, sharing) = (self.workspace().managed().unwrap_or_default(), self.workspace().sharing());
+        let Some((manifest, synced)) = synced else { return Ok(report) };
+        report.run.synced = synced.counts;
+        for Unreadable { path, reason } in synced.unreadable.into_iter().take(MAX_ERRORS) {
+            report.run.unread.push(format!("{path}: {reason}"));
+        }
+        let ttl = self.workspace().managed().unwrap_or_default();
         let mut emptied = BTreeSet::new();
         if !self.is_in_use(&*manifest)? {
             let active = manifest.active_sessions().map_err(|cause| self.store_error(cause))?;
             for category in Category::ALL {
                 let Some(cutoff) = ttl.cutoff(category, now) else { continue };
-                let round = Round {
-                    files: self,
-                    manifest: &*manifest,
-                    options,
-                    sharing: &sharing,
-                    active: &active,
-                    now,
-                };
+                let round =
+                    Round { files: self, manifest: &*manifest, options, sharing, active: &active, now };
                 round.clean_category(category, cutoff, &mut report, &mut emptied)?;
             }
         }
@@ -250,8 +254,8 @@ impl Round<'_> {
         let mount = self.files.workspace().mount();
         let Some(path) = self.files.path_of(&file.path) else { return Ok(None) };
         match mount.store().stat(&mount.node_path(&file.path)) {
-            Ok(attr) if attr.kind == NodeKind::File => Ok(Some((path, attr))),
-            Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            found if is_no_file(&found) => Ok(None),
+            Ok(attr) => Ok(Some((path, attr))),
             Err(cause) => Err(Error::Store { path, visibility: crate::error::Visibility::Visible, cause }),
         }
     }

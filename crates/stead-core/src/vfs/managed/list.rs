@@ -9,7 +9,8 @@ use crate::scope::Access;
 use crate::store::{NodeKind, StoreError};
 use crate::vfs::IntoPath;
 use crate::vfs::call::Call;
-use crate::vfs::managed::{ManagedFiles, has_other_programs};
+use crate::vfs::list::Unreadable;
+use crate::vfs::managed::{ManagedFiles, OpenManifest, has_other_programs, is_no_file};
 use crate::vfs::resolve::ResolvedPath;
 
 /// Up to which number managed files are counted.
@@ -64,12 +65,15 @@ pub struct ListedFiles {
     pub offset: u64,
     /// How many there are in all.
     pub total: FileTotal,
+    /// What could not be read, if the list needed a sync. Files that have no row yet may be there.
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl ListedFiles {
     /// A page without files.
     fn none(page: FilePage) -> Self {
-        ListedFiles { files: Vec::new(), offset: page.offset, total: FileTotal { count: 0, is_more: false } }
+        let total = FileTotal { count: 0, is_more: false };
+        ListedFiles { files: Vec::new(), offset: page.offset, total, unreadable: Vec::new() }
     }
 }
 
@@ -77,35 +81,32 @@ impl ManagedFiles {
     /// A page of the files that pass a filter, those that were written last first.
     pub fn list(&self, filter: &FileFilter, page: FilePage) -> Result<ListedFiles> {
         self.vfs.call("managed_list", [Ok(self.prefix.clone())], |call, _| {
-            let Some((resolved, manifest)) = self.open_manifest(call, Access::Read)? else {
+            let Some(opened) = self.open_manifest(call, Access::Read)? else {
                 return Ok(ListedFiles::none(page));
             };
+            let OpenManifest { root: resolved, manifest, mut unreadable } = opened;
             let may_differ = has_other_programs(resolved.store()) && !manifest.is_past();
             // The directories of threads aren't watched.
             if may_differ && resolved.workspace.is_of_thread() {
-                call.sync_manifest(&resolved, &*manifest)?;
-            }
-            let listed = self.list_rows(call, &resolved, &*manifest, (filter, page))?;
-            if !has_other_programs(resolved.store()) {
-                return Ok(listed);
-            }
-            // Another program may have removed a file since the last sync.
-            let is_file = |listed: &ListedFile| {
-                let at = resolved.workspace.mount().node_path(&listed.file.path);
-                resolved.store().stat(&at).is_ok_and(|attr| attr.kind == NodeKind::File)
-            };
-            if listed.files.iter().all(is_file) {
-                return Ok(listed);
-            }
-            // Left out of this page alone, it would still be counted, and move the files of every other page.
-            if may_differ {
-                call.sync_manifest(&resolved, &*manifest)?;
+                unreadable = self.sync_rows(call, &resolved, &*manifest)?.unreadable;
             }
             let mut listed = self.list_rows(call, &resolved, &*manifest, (filter, page))?;
-            let before = listed.files.len();
-            listed.files.retain(is_file);
-            listed.total.count -= (before - listed.files.len()) as u64;
-            Ok(listed)
+            // Another program may have removed a file since the last sync.
+            let may_be_file = |listed: &ListedFile| {
+                let at = resolved.workspace.mount().node_path(&listed.file.path);
+                !is_no_file(&resolved.store().stat(&at))
+            };
+            if has_other_programs(resolved.store()) && !listed.files.iter().all(may_be_file) {
+                // Left out of this page alone, it would still be counted, and move the files of every other page.
+                if may_differ {
+                    unreadable = self.sync_rows(call, &resolved, &*manifest)?.unreadable;
+                }
+                listed = self.list_rows(call, &resolved, &*manifest, (filter, page))?;
+                let before = listed.files.len();
+                listed.files.retain(may_be_file);
+                listed.total.count -= (before - listed.files.len()) as u64;
+            }
+            Ok(ListedFiles { unreadable, ..listed })
         })
     }
 
@@ -166,7 +167,8 @@ impl ManagedFiles {
                 });
             }
             let not_found = || resolved.store_error(StoreError::NotFound);
-            let (_, manifest) = self.open_manifest(call, Access::Read)?.ok_or_else(not_found)?;
+            let OpenManifest { manifest, .. } =
+                self.open_manifest(call, Access::Read)?.ok_or_else(not_found)?;
             let failed = |cause| resolved.store_error(cause);
             let file = self.row_of(call, &resolved, &*manifest)?;
             match resolved.store().stat(&resolved.node_path) {
@@ -180,8 +182,10 @@ impl ManagedFiles {
     /// How the last cleanup of this Workspace went; `None` if there was none.
     pub fn last_cleanup(&self) -> Result<Option<CleanupRun>> {
         self.vfs.call("managed_status", [Ok(self.prefix.clone())], |call, _| {
-            let Some((resolved, manifest)) = self.open_manifest(call, Access::Read)? else { return Ok(None) };
-            manifest.last_cleanup(resolved.root()).map_err(|cause| resolved.store_error(cause))
+            let Some(OpenManifest { root, manifest, .. }) = self.open_manifest(call, Access::Read)? else {
+                return Ok(None);
+            };
+            manifest.last_cleanup(root.root()).map_err(|cause| root.store_error(cause))
         })
     }
 

@@ -18,7 +18,7 @@ pub use cleanup::{CleanupOptions, CleanupReport, CleanupTool};
 pub use list::{FilePage, FileTotal, ListedFile, ListedFiles};
 pub use routing::routed_parts;
 pub(super) use routing::{FileUse, ManagedRoots};
-pub use sync::ChangedFiles;
+pub use sync::{ChangedFiles, SyncReport};
 pub use tree::{CategoryTree, DateDirectory};
 
 use std::sync::Arc;
@@ -27,8 +27,9 @@ use crate::error::{Error, Result};
 use crate::managed::{ManagedFile, Manifest, ManifestRepair};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{NodeKind, Store, StoreError, StoreKind, StorePath};
+use crate::store::{Attr, NodeKind, Store, StoreError, StoreKind, StorePath, StoreResult};
 use crate::vfs::call::Call;
+use crate::vfs::list::Unreadable;
 use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
@@ -38,6 +39,15 @@ use crate::workspace::Workspace;
 pub struct ManagedFiles {
     vfs: Vfs,
     prefix: VfsPath,
+}
+
+/// An open manifest.
+struct OpenManifest<'v> {
+    /// The prefix of the Workspace.
+    root: ResolvedPath<'v>,
+    manifest: Arc<dyn Manifest>,
+    /// What the sync that completed it could not read.
+    unreadable: Vec<Unreadable>,
 }
 
 impl Vfs {
@@ -113,19 +123,26 @@ impl ManagedFiles {
     /// later changes of its base this is always so: those are no changes of the fork, so nothing else tells its manifest of them.
     ///
     /// `None` if the Store keeps no manifest: then there are no managed files.
-    fn open_manifest<'v>(
-        &self,
-        call: &Call<'v>,
-        access: Access,
-    ) -> Result<Option<(ResolvedPath<'v>, Arc<dyn Manifest>)>> {
+    fn open_manifest<'v>(&self, call: &Call<'v>, access: Access) -> Result<Option<OpenManifest<'v>>> {
         let resolved = call.authorize(&self.prefix, access)?;
         let failed = |cause| resolved.store_error(cause);
         let Some(manifest) = resolved.store().manifest().map_err(failed)? else { return Ok(None) };
         let is_incomplete = manifest.manage(resolved.root()).map_err(failed)?;
+        let mut unreadable = Vec::new();
         if is_incomplete || shows_host_directory(resolved.store()) {
-            call.sync_manifest(&resolved, &*manifest)?;
+            unreadable = self.sync_rows(call, &resolved, &*manifest)?.unreadable;
         }
-        Ok(Some((resolved, manifest)))
+        Ok(Some(OpenManifest { root: resolved, manifest, unreadable }))
+    }
+
+    /// Syncs the manifest. What the caller may not know of isn't reported.
+    fn sync_rows(
+        &self,
+        call: &Call<'_>,
+        root: &ResolvedPath<'_>,
+        manifest: &dyn Manifest,
+    ) -> Result<SyncReport> {
+        call.sync_manifest(root, manifest, &|path| self.is_visible(path))
     }
 
     /// The row of a file that the caller may read. A file that another program has made since the last sync gets one.
@@ -168,6 +185,16 @@ impl ManagedFiles {
                 .router
                 .route(&path)
                 .is_some_and(|route| route.workspace.prefix() == &self.prefix)
+    }
+}
+
+/// Whether there is certainly no file where one was looked for. Of what the host doesn't let Stead look at, nothing is known.
+fn is_no_file(found: &StoreResult<Attr>) -> bool {
+    match found {
+        Ok(attr) => attr.kind != NodeKind::File,
+        Err(cause) => {
+            matches!(cause, StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_))
+        }
     }
 }
 

@@ -130,28 +130,35 @@ impl Call<'_> {
                 _ => Ok(None),
             };
         }
-        let existing = || if is_visible { self.existing_file(path, name) } else { None };
+        let existing = || if is_visible { self.existing_file(path, name) } else { Ok(None) };
         let routed =
             |hint| path.workspace.prefix().join(&routed_path(name, hint, self.shared().clock.now())).ok();
         Ok(match file_use {
             FileUse::Other => None,
-            FileUse::Find => existing(),
-            FileUse::FindOrPut(hint) => existing().or_else(|| routed(hint)),
+            FileUse::Find => existing()?,
+            FileUse::FindOrPut(hint) => existing()?.or_else(|| routed(hint)),
             FileUse::Put(hint) => routed(hint),
         })
     }
 
     /// The newest file that was first written with this name, and that the caller may see.
-    fn existing_file(&self, path: &ResolvedPath<'_>, name: &str) -> Option<VfsPath> {
-        let manifest = path.store().manifest().ok()??;
+    ///
+    /// A manifest that sync has to complete first is completed: that of a new fork has no rows yet.
+    fn existing_file(&self, path: &ResolvedPath<'_>, name: &str) -> Result<Option<VfsPath>> {
+        let Ok(Some(manifest)) = path.store().manifest() else { return Ok(None) };
+        let failed = |cause| path.store_error(cause);
+        if manifest.manage(path.root()).map_err(failed)? {
+            self.sync_manifest(path, &*manifest, &|_| true)?;
+        }
         let workspace = path.workspace;
-        manifest.named(workspace.mount().path(), name).ok()?.into_iter().find_map(|file| {
+        let named = manifest.named(path.root(), name).map_err(failed)?;
+        Ok(named.into_iter().find_map(|file| {
             let found = workspace.prefix().join(&file.path).ok()?;
             let is_own = self.shared().router.route(&found)?.workspace.prefix() == workspace.prefix();
             let at = workspace.mount().node_path(&file.path);
             let is_file = || path.store().stat(&at).is_ok_and(|attr| attr.kind == NodeKind::File);
             (is_own && !workspace.hide().hides(&file.path) && is_file()).then_some(found)
-        })
+        }))
     }
 
     /// Whether a symlink in the directory of a category leads out of its Workspace. Such a symlink isn't followed: cleanup, sync

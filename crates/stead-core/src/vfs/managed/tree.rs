@@ -8,7 +8,9 @@ use crate::managed::Category;
 use crate::scope::Access;
 use crate::search::WalkOptions;
 use crate::store::{NodeKind, StoreError};
+use crate::vfs::list::Unreadable;
 use crate::vfs::managed::ManagedFiles;
+use crate::vfs::managed::sync::{is_unreadable, unreadable_below, unreadable_path};
 
 /// The directory of a category.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct CategoryTree {
     pub bytes: u64,
     /// The directories in it, usually those of days, sorted by name.
     pub directories: Vec<DateDirectory>,
+    /// What in it could not be read, so that files may be missing from the numbers.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// A directory in the directory of a category.
@@ -56,9 +60,16 @@ impl ManagedFiles {
             categories.sort_by_key(|category| category.as_str());
             for category in categories {
                 let at = resolved.workspace.mount().node_path(category.as_str());
-                let mut tree = CategoryTree { category, files: 0, bytes: 0, directories: Vec::new() };
+                let mut tree = CategoryTree {
+                    category,
+                    files: 0,
+                    bytes: 0,
+                    directories: Vec::new(),
+                    unreadable: Vec::new(),
+                };
                 let (mut directories, mut stopped) = (BTreeMap::<String, (u64, u64)>::new(), None);
-                let walked = resolved.store().walk(&at, &WalkOptions::default(), &mut |entry| {
+                let walk = WalkOptions::default();
+                let walked = resolved.store().walk(&at, &walk, &mut |entry| {
                     if let Err(error) = call.check_not_stopped() {
                         stopped = Some(error);
                         return ControlFlow::Break(());
@@ -88,10 +99,16 @@ impl ManagedFiles {
                 if let Some(error) = stopped {
                     return Err(error);
                 }
+                let mut unreadable = Vec::new();
                 match walked {
                     Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => continue,
-                    walked => walked.map_err(|cause| resolved.store_error(cause))?,
+                    Err(cause) if is_unreadable(&cause) => unreadable.push((category.to_string(), cause)),
+                    walked => walked.map_err(failed)?,
                 }
+                unreadable.extend(unreadable_below(category, &walk));
+                unreadable.retain(|(path, _)| self.is_visible(path) && !is_nested(path));
+                let described = |(path, cause): (String, _)| unreadable_path(&resolved, &path, &cause);
+                tree.unreadable = unreadable.into_iter().map(described).collect();
                 let directory = |(name, (files, bytes))| DateDirectory { name, files, bytes };
                 tree.directories = directories.into_iter().map(directory).collect();
                 trees.push(tree);

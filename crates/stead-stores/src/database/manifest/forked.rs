@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stead_core::StoreError;
-use stead_core::managed::{FileOrigin, ForkedRow, ForkedRows, RowState, Tags};
+use stead_core::managed::{FileOrigin, ForkedRow, ForkedRows, PIN_TAG, RowState, Tags};
 use stead_core::store::RevisionNumber;
 
 use crate::database::batch::WriteTransaction;
@@ -114,6 +114,18 @@ fn is_managed(conn: &Connection, workspace: &str) -> Result<bool> {
     Ok(statement.exists([workspace])?)
 }
 
+/// What the rows of the host directory that a fork shows as it is have in the column `workspace`; `None` for another volume, and for
+/// a pinned fork.
+pub(super) fn shown_directory(conn: &Connection, volume: i64, root: &str) -> Result<Option<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT 1 FROM volume v JOIN overlay o ON o.volume = v.base WHERE v.id = ?1 AND o.pinned IS NULL",
+    )?;
+    if !statement.exists([volume])? {
+        return Ok(None);
+    }
+    Ok(ForkBase::find(conn, volume, root)?.map(|base| base.workspace))
+}
+
 struct BaseRow {
     id: i64,
     state: RowState,
@@ -148,7 +160,26 @@ pub(super) fn forked_rows(conn: &Connection, volume: i64, root: &str) -> Result<
     let snapshot = conn.unchecked_transaction()?;
     let as_of = RevisionNumber(newest_revision(&snapshot)?);
     let Some(base) = ForkBase::find(&snapshot, volume, root)? else { return Ok(None) };
-    Ok(Some(ForkedRows { rows: rows_since(&snapshot, &base, &workspace_name(volume, root))?, as_of }))
+    let fork = workspace_name(volume, root);
+    Ok(Some(ForkedRows {
+        rows: rows_since(&snapshot, &base, &fork)?,
+        pinned_in_fork: pinned_alone(&snapshot, &fork, &base.workspace)?,
+        pinned_in_target: pinned_alone(&snapshot, &base.workspace, &fork)?,
+        as_of,
+    }))
+}
+
+/// The paths of pinned files that the other side doesn't have, and that it never had pinned.
+fn pinned_alone(conn: &Connection, workspace: &str, other: &str) -> Result<Vec<String>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT f.path FROM workspace_file_tag t JOIN workspace_files f ON f.id = t.file
+         WHERE t.workspace = ?1 AND t.tag = ?3
+           AND NOT EXISTS (SELECT 1 FROM workspace_files o WHERE o.workspace = ?2 AND o.path = f.path)
+           AND NOT EXISTS (SELECT 1 FROM workspace_file_history h WHERE h.workspace = ?2 AND h.path = f.path
+             AND instr(',' || h.tags || ',', ',' || ?3 || ',') > 0)",
+    )?;
+    let paths = statement.query_map(params![workspace, other, PIN_TAG], |row| row.get(0))?;
+    Ok(paths.collect::<rusqlite::Result<_>>()?)
 }
 
 fn rows_since(conn: &Connection, base: &ForkBase, fork: &str) -> Result<Vec<ForkedRow>> {

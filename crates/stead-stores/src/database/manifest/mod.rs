@@ -4,6 +4,7 @@
 //! change's own transaction. What a row was before goes to `workspace_file_history`. Earlier versions and undo read it there, and
 //! a change of a Physical Store that is rolled back gets it back.
 
+mod base_moves;
 mod effect;
 mod forked;
 mod query;

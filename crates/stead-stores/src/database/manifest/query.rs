@@ -17,7 +17,8 @@ use crate::database::DatabaseInner;
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{DatabaseError, Result};
 use crate::database::group_commit::CommitSync;
-use crate::database::manifest::forked::{ForkBase, forked_rows, unmerged_base};
+use crate::database::manifest::base_moves::BaseMoves;
+use crate::database::manifest::forked::{ForkBase, forked_rows, shown_directory, unmerged_base};
 use crate::database::manifest::roots::{ManagedRoots, add_root, workspace_name};
 use crate::database::manifest::rows::root_text;
 use crate::database::manifest::scan::Scan;
@@ -139,10 +140,21 @@ impl Manifest for SqlManifest {
 
     fn named(&self, root: &StorePath, original_name: &str) -> StoreResult<Vec<ManagedFile>> {
         let mut found = Vec::new();
-        let values = vec![text(self.workspace(root)?), text(original_name)];
-        let condition = format!(
-            "workspace = ?1 AND original_name = ?2 ORDER BY modified_at DESC, id DESC LIMIT {MAX_NAMED}"
-        );
+        let workspace = self.workspace(root)?;
+        let shown = match (root_text(root), self.as_of) {
+            (Some(root), None) => shown_directory(&*self.database.reader()?, self.volume, root)?,
+            _ => None,
+        };
+        let mut values = vec![text(&*workspace), text(original_name)];
+        let mut condition = "workspace = ?1 AND original_name = ?2".to_owned();
+        if let Some(directory) = shown {
+            values.push(text(directory));
+            condition.push_str(
+                " OR workspace = ?3 AND original_name = ?2 AND NOT EXISTS
+                   (SELECT 1 FROM workspace_files own WHERE own.workspace = ?1 AND own.path = workspace_files.path)",
+            );
+        }
+        condition.push_str(&format!(" ORDER BY modified_at DESC, id DESC LIMIT {MAX_NAMED}"));
         self.query(&condition, values, &mut |file| {
             found.push(file);
             ControlFlow::Continue(())
@@ -267,6 +279,7 @@ impl Manifest for SqlManifest {
                         Some(base) => Some(base),
                         None => unmerged_base(conn, volume, &root)?,
                     },
+                    moves: None,
                     at: at.to_string(),
                     since: newest_revision(conn)?,
                 };
@@ -364,6 +377,8 @@ struct RepairContext<'a, 'c> {
     volume: i64,
     /// The manifest that a fork's files come from.
     base: Option<ForkBase>,
+    /// What the host directory of a fork has moved, once it is needed.
+    moves: Option<BaseMoves>,
     at: String,
     since: i64,
 }
@@ -374,6 +389,8 @@ impl RepairContext<'_, '_> {
             ManifestRepair::Add { path, size } => counts.added += self.add(path, *size)?,
             ManifestRepair::Remove { row } if self.is_in_progress(row)? => {}
             ManifestRepair::Resize { row, .. } if self.is_in_progress(row)? => {}
+            // Its path is counted as one that has no row any more, and the new one as one that has.
+            ManifestRepair::Remove { row } if self.follow_base(row)? => counts.removed += 1,
             ManifestRepair::Remove { row } => {
                 self.keep_history(row)?;
                 counts.removed += self
@@ -432,6 +449,25 @@ impl RepairContext<'_, '_> {
         Ok(())
     }
 
+    /// Loads what the host directory of the fork has moved.
+    fn base_moves(&mut self) -> Result<Option<(&BaseMoves, &ForkBase)>> {
+        let Some(base) = &self.base else { return Ok(None) };
+        if self.moves.is_none() {
+            let place = (self.volume, self.root);
+            self.moves = Some(BaseMoves::load(self.conn, place, base, self.workspace)?);
+        }
+        Ok(self.moves.as_ref().map(|moves| (moves, base)))
+    }
+
+    /// Takes a row to where the host directory of the fork has moved its file. Returns whether it did.
+    fn follow_base(&mut self, row: &ManifestRow) -> Result<bool> {
+        let (conn, workspace, since) = (self.conn, self.workspace, self.since);
+        match self.base_moves()? {
+            Some((moves, _)) => moves.follow(conn, workspace, row, since),
+            None => Ok(false),
+        }
+    }
+
     fn add(&mut self, path: &str, size: u64) -> Result<u64> {
         let in_store = if self.root.is_empty() { path.to_owned() } else { format!("{}/{path}", self.root) };
         let is_own = self.roots.locate(&in_store).is_some_and(|(root, ..)| root.workspace == self.workspace);
@@ -442,14 +478,12 @@ impl RepairContext<'_, '_> {
         if let Some(base) = &self.base {
             // A fork's file has the tags and the age of the file that it is a copy of.
             base.inherit(self.transaction, self.workspace, path)?;
-            let copied = self
-                .conn
-                .prepare_cached(
-                    "UPDATE workspace_files SET size_bytes = ?3 WHERE workspace = ?1 AND path = ?2",
-                )?
-                .execute(params![self.workspace, path, size.cast_signed()])?;
+            let mut copied = self.set_size(path, size)?;
+            if copied == 0 && self.take_along(path)? {
+                copied = self.set_size(path, size)?;
+            }
             if copied > 0 {
-                return Ok(copied as u64);
+                return Ok(copied);
             }
         }
         let (name, id) = (path.rsplit('/').next().unwrap_or(path), self.transaction.fresh_node()?);
@@ -470,6 +504,27 @@ impl RepairContext<'_, '_> {
                 id
             ])?;
         Ok(added as u64)
+    }
+}
+
+impl RepairContext<'_, '_> {
+    /// Gives a path the row of the file that the host directory of the fork has moved there. Returns whether it did.
+    fn take_along(&mut self, path: &str) -> Result<bool> {
+        let (workspace, since) = (self.workspace, self.since);
+        self.base_moves()?;
+        match (&self.moves, &self.base) {
+            (Some(moves), Some(base)) => moves.take_along(self.transaction, base, (workspace, path), since),
+            _ => Ok(false),
+        }
+    }
+
+    /// Sets the size of a row. Returns how many rows the path has.
+    fn set_size(&self, path: &str, size: u64) -> Result<u64> {
+        let set = self
+            .conn
+            .prepare_cached("UPDATE workspace_files SET size_bytes = ?3 WHERE workspace = ?1 AND path = ?2")?
+            .execute(params![self.workspace, path, size.cast_signed()])?;
+        Ok(set as u64)
     }
 }
 

@@ -7,6 +7,7 @@ use stead_core::{Identity, Operation, StoreError};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::{DatabaseError, Result};
+use crate::database::manifest::forked::ForkBase;
 use crate::database::manifest::returning::{EarlierRow, EarlierRows};
 use crate::database::manifest::roots::{ManagedRoot, Overlap, workspace_name};
 use crate::database::manifest::{COLUMNS, FileEffect, ManagedRoots, SUBTREE};
@@ -43,6 +44,8 @@ struct AsideRow {
 struct ChangedRows {
     aside: Vec<AsideRow>,
     earlier: EarlierRows,
+    /// Whether the change takes in what the target of a fork has.
+    takes_in: bool,
 }
 
 /// Copies the rows that an effect is about into the manifest of a fork that has not been completed yet.
@@ -92,8 +95,9 @@ impl ManifestChange<'_> {
         roots: &ManagedRoots,
         effects: &[FileEffect],
     ) -> Result<()> {
-        let mut changed =
-            ChangedRows { aside: Vec::new(), earlier: EarlierRows::of(transaction.conn, self.records)? };
+        let takes_in = self.records.iter().any(|record| matches!(record, CompanionRecord::ForkSync(_)));
+        let earlier = EarlierRows::of(transaction.conn, self.records)?;
+        let mut changed = ChangedRows { aside: Vec::new(), earlier, takes_in };
         for effect in effects {
             match self.write_effect(transaction, roots, effect, &mut changed) {
                 Err(error) if is_about_rows(&error) => {
@@ -252,6 +256,9 @@ impl ManifestChange<'_> {
             _ => false,
         };
         if is_new && !is_returning && insert(transaction)? {
+            if changed.takes_in {
+                self.copy_of_target(conn, root, relative_path)?;
+            }
             return Ok(());
         }
         let is_tagged: Option<bool> = conn
@@ -261,6 +268,22 @@ impl ManifestChange<'_> {
         let Some(is_tagged) = is_tagged else { return insert(transaction).map(drop) };
         keep_history(conn, &root.workspace, relative_path, since)?;
         self.mark_written(conn, (&root.workspace, relative_path), size, is_tagged)
+    }
+
+    /// Gives the row of a file that a fork takes in from its target what the target's row says of it. A file that comes back to the
+    /// fork would otherwise count as one whose tags the fork has removed.
+    fn copy_of_target(&self, conn: &Connection, root: &ManagedRoot, path: &str) -> Result<()> {
+        let Some(base) = ForkBase::find(conn, self.volume, &root.path)? else { return Ok(()) };
+        conn.prepare_cached(
+            "UPDATE workspace_files
+             SET (original_name, source_tool, tags, created_at, session_key) =
+               (SELECT original_name, source_tool, tags, created_at, session_key FROM workspace_files b
+                WHERE b.workspace = ?3 AND b.path = ?2)
+             WHERE workspace = ?1 AND path = ?2
+               AND EXISTS (SELECT 1 FROM workspace_files b WHERE b.workspace = ?3 AND b.path = ?2)",
+        )?
+        .execute(params![root.workspace, path, base.workspace])?;
+        Ok(())
     }
 
     /// Sets what a write of a file changes in its row.

@@ -20,7 +20,7 @@ use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::execute::{NOT_SHOWN, is_race};
 use crate::vfs::history::merge::choices::RuleChoices;
 use crate::vfs::history::merge::describe::{MergeConflict, MergeConflictKind};
-use crate::vfs::history::merge::manifest::RowEdits;
+use crate::vfs::history::merge::manifest::{RetaggedFile, RowEdits};
 use crate::vfs::history::merge::plan::{
     Direction, SideView, expected_directories, free_paths, node_sides, nodes_by_path, order, side_changes,
     sides_of,
@@ -59,6 +59,8 @@ struct Planned {
 
 /// What a plan of sides needs beside them.
 struct SidesPlanner<'a, 'w> {
+    /// The files that one side has pinned, and the other one has removed.
+    pinned: &'a BTreeSet<NodeId>,
     fork: ForkHandle<'a>,
     direction: Direction,
     group: &'a StoreGroup<'w>,
@@ -108,15 +110,19 @@ impl Call<'_> {
         progress.expect(sides.nodes.len() * UNITS_PER_NODE);
         check_target(&sides, target).map_err(failed)?;
         let withheld = self.withhold_from_merge(&mut sides, group);
+        let row_edits = RowEdits::plan(fork, Direction::IntoTarget).map_err(failed)?;
         let has_to_compare = options.with_contents || options.fork_state.is_some();
-        let fork_state =
-            has_to_compare.then(|| ForkState::of(&side_changes(&sides, &sides.in_fork, &BTreeSet::new())));
+        let fork_state = has_to_compare.then(|| {
+            ForkState::of(&side_changes(&sides, &sides.in_fork, &BTreeSet::new()), row_edits.fork_changes())
+        });
         if options.fork_state.is_some_and(|shown| Some(shown) != fork_state) {
             return Err(Error::ReviewOutdated { path: prefix.clone() });
         }
         let mut result = MergeResult { fork_state, ..MergeResult::default() };
         let unresolved = self.unresolved_markers(&sides, target).map_err(failed)?;
-        let planner = SidesPlanner { fork, direction: Direction::IntoTarget, group, options, progress };
+        let pinned = &row_edits.pinned_and_removed(&sides, &withheld);
+        let planner =
+            SidesPlanner { pinned, fork, direction: Direction::IntoTarget, group, options, progress };
         let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
         result.given = std::mem::take(&mut planned.given);
         for (state, expected) in &planned.parts {
@@ -174,8 +180,8 @@ impl Call<'_> {
             })
             .collect();
         result.refused = self.refused_merge_paths(group, &steps, &sides, refused);
-        let row_edits = RowEdits::plan(fork, Direction::IntoTarget).map_err(failed)?;
         let row_edits = row_edits.leave_out(&sides, &left_out);
+        let row_edits = self.apply_rules_to_tags(group, options, row_edits, &mut result);
         result.refused.extend(self.refused_tags(group, &steps, &row_edits)?);
         result.retagged = self.visible_retagged(group, &row_edits);
         if !result.refused.is_empty() {
@@ -187,27 +193,29 @@ impl Call<'_> {
             return Ok(Some(result));
         }
         let has_fork_changes = !side_changes(&sides, &sides.in_fork, &left_out).is_empty();
-        let has_tags = row_edits.are_needed();
-        if steps.steps.is_empty() && !planned.has_decided && !has_fork_changes && !has_tags {
+        let (has_tags, dropped_tags) = (row_edits.are_needed(), row_edits.dropped().to_vec());
+        let has_decided = planned.has_decided || !dropped_tags.is_empty();
+        if steps.steps.is_empty() && !has_decided && !has_fork_changes && !has_tags {
             result.done = true;
             return Ok(Some(result));
         }
         self.guard_subtrees(group, &mut steps);
-        result.fork_gave_up = planned.gives_up_fork;
+        result.fork_gave_up = planned.gives_up_fork || !dropped_tags.is_empty();
         let operation = self.operation();
         let committed = if steps.steps.is_empty() && !has_tags {
             // The target has all of it already, or the rules leave it as it is: only the fork's base changes.
             let (fork_revision, target_revision) = (sides.revision, sides.target_revision);
-            CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }
+            CommittedMerge { operation, fork_revision, target_revision, left_out, in_part, dropped_tags }
         } else {
             let expected = expected_directories(&steps, &sides.in_target, sides.target_ids.as_ref());
             let (fork_revision, has_own_ids) = (sides.revision, sides.target_ids.is_some());
             let node_count = sides.nodes.len();
             // From here on the steps say everything, and each of them takes memory in the Store.
             drop(sides);
-            let mut records =
-                merge_records(fork.fork, fork.store.id(), operation, fork_revision, &left_out, &in_part)
-                    .map_err(failed)?;
+            let target_revision = RevisionNumber::NOW;
+            let mut committed =
+                CommittedMerge { operation, fork_revision, target_revision, left_out, in_part, dropped_tags };
+            let mut records = merge_records(fork.fork, fork.store.id(), &committed).map_err(failed)?;
             authors::add_line_authors(self, &steps, fork.store, has_own_ids, progress, &mut records)
                 .map_err(failed)?;
             // A Store with ids of its own gives what is new an id of its own.
@@ -240,7 +248,8 @@ impl Call<'_> {
                 result.done = true;
                 return Ok(Some(result));
             };
-            CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }
+            committed.target_revision = target_revision;
+            committed
         };
         // The merge is made. If the fork can't take in the result now, its next merge, update or diff does it.
         drop(planned);
@@ -274,8 +283,16 @@ impl Call<'_> {
                 .map_err(failed)?;
             progress.expect(sides.nodes.len() * 2);
             let store = &**group.store;
-            let planner =
-                SidesPlanner { fork, direction: Direction::IntoFork, group: &group, options, progress };
+            let row_edits = RowEdits::plan(fork, Direction::IntoFork).map_err(failed)?;
+            let pinned = &row_edits.pinned_and_removed(&sides, &withheld);
+            let planner = SidesPlanner {
+                pinned,
+                fork,
+                direction: Direction::IntoFork,
+                group: &group,
+                options,
+                progress,
+            };
             let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
             let given = std::mem::take(&mut planned.given);
             let mut result = MergeResult { given, ..MergeResult::default() };
@@ -295,7 +312,6 @@ impl Call<'_> {
             let steps = order(&group, plan, &sides.in_fork, free, monitor.as_ref()).map_err(failed)?;
             result.changes = self.visible_changes(&group, &steps);
             self.set_left_out(&mut result, &group, &sides, &planned.plan.left_out);
-            let row_edits = RowEdits::plan(fork, Direction::IntoFork).map_err(failed)?;
             let row_edits = row_edits.without(&withheld.paths);
             result.retagged = self.visible_retagged(&group, &row_edits);
             if options.dry_run {
@@ -343,7 +359,7 @@ impl Call<'_> {
 
     /// Plans a merge in one direction. An update writes conflicts between markers, and leaves the others.
     fn plan_sides(&self, sides: &ForkSides, planner: &SidesPlanner<'_, '_>) -> StoreResult<Planned> {
-        let SidesPlanner { fork, direction, group, options, progress } = *planner;
+        let SidesPlanner { pinned, fork, direction, group, options, progress } = *planner;
         let ours = &**group.store;
         let current = match direction {
             Direction::IntoTarget => &sides.in_target,
@@ -375,9 +391,21 @@ impl Call<'_> {
             given: BTreeSet::new(),
             parts: Vec::new(),
         };
-        let plan = plan_merge(node_sides(sides, direction), &mut choices, &mut view)?;
+        let mut nodes = node_sides(sides, direction);
+        for node in pinned {
+            // Content that isn't known equals nothing, so the side that has pinned the file has changed it.
+            if let Some(base) = nodes.get_mut(node).and_then(|sides| sides.base.as_mut()) {
+                base.content = None;
+            }
+        }
+        let mut plan = plan_merge(nodes, &mut choices, &mut view)?;
         let drafts = view.texts.finish()?;
-        let RuleChoices { unresolved, has_decided, gives_up_fork, given, parts, .. } = choices;
+        let RuleChoices { mut unresolved, has_decided, gives_up_fork, given, parts, .. } = choices;
+        for conflict in plan.conflicts.iter_mut().chain(&mut unresolved) {
+            if pinned.contains(&conflict.node) {
+                conflict.sides.base = sides.nodes.get(&conflict.node).cloned().flatten();
+            }
+        }
         let mut seen = BTreeSet::new();
         let reported = unresolved.into_iter().filter(|conflict| seen.insert(conflict.node)).collect();
         Ok(Planned { plan, reported, has_decided, gives_up_fork, given, parts, _drafts: drafts })
@@ -490,6 +518,8 @@ impl Call<'_> {
             let options = MergeOptions::default();
             let group = StoreGroup { store: fork.store, workspaces: Vec::new() };
             let planner = SidesPlanner {
+                // What the merge has removed was decided.
+                pinned: &BTreeSet::new(),
                 fork,
                 direction: Direction::IntoFork,
                 group: &group,
@@ -506,6 +536,7 @@ impl Call<'_> {
                 new_sync(&sides, &planned, &steps, target_revision, operation, left_out, &withheld);
             sync.after = since_sync.number;
             let row_edits = RowEdits::plan(fork, Direction::IntoFork)?.without(&withheld.paths);
+            let row_edits = row_edits.giving_up(fork, &merge.dropped_tags);
             match self.apply_to_fork(store, steps, sides, sync, row_edits, progress) {
                 Err(cause) if is_race(&cause) => {}
                 applied => return applied,
@@ -545,10 +576,14 @@ impl Call<'_> {
     }
 
     /// The files that get other tags, by the paths that the caller may see.
-    fn visible_retagged(&self, group: &StoreGroup<'_>, edits: &RowEdits) -> Vec<VfsPath> {
-        let mut paths: Vec<_> = edits.retagged().filter_map(|path| self.logical_path(group, &path)).collect();
-        paths.sort();
-        paths
+    fn visible_retagged(&self, group: &StoreGroup<'_>, edits: &RowEdits) -> Vec<RetaggedFile> {
+        let visible = edits.retagged().filter_map(|(path, added, removed)| {
+            let path = self.logical_path(group, &path)?;
+            Some(RetaggedFile { path, added: added.clone(), removed: removed.clone() })
+        });
+        let mut files: Vec<_> = visible.collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files
     }
 
     /// What steps change, in the paths that the caller may see.
@@ -670,7 +705,7 @@ impl Call<'_> {
 
 impl Call<'_> {
     /// A path of the Store as rules name it, relative to the Workspace; `None` if the caller may not see it.
-    fn path_for_rules(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<String> {
+    pub(super) fn path_for_rules(&self, group: &StoreGroup<'_>, path: &StorePath) -> Option<String> {
         let workspace = *group.workspaces.first()?;
         let visible = self.logical_path(group, path).or_else(|| self.path_in_nested(workspace, path))?;
         Some(visible.strip_prefix(workspace.prefix())?.to_owned())

@@ -79,10 +79,10 @@ impl MergeConflictKind {
                 "the fork and the target changed the same lines, or content that isn't text"
             }
             MergeConflictKind::DeletedInFork => {
-                "the fork deleted it, and the target changed it or put something into it"
+                "the fork deleted it, and the target changed or pinned it, or put something into it"
             }
             MergeConflictKind::DeletedInTarget => {
-                "the target deleted it or its directory, and the fork changed it"
+                "the target deleted it or its directory, and the fork changed or pinned it"
             }
             MergeConflictKind::AddedAdded => "the fork and the target added different things under this name",
             MergeConflictKind::RenamedRenamed => "the fork and the target renamed it, each to another place",

@@ -19,6 +19,7 @@ mod withheld;
 
 pub use choices::{MergeChoice, MergeRule, RestOfPart, RulePaths};
 pub use describe::{MergeConflict, MergeConflictKind, MergeHunk, SideState};
+pub use manifest::RetaggedFile;
 pub use unmerged::UnmergedChanges;
 
 pub(super) use authors::stored_line_authors;
@@ -96,8 +97,8 @@ impl ForkState {
         ForkState(*blake3::hash(&bytes).as_bytes())
     }
 
-    /// Of what a fork has changed: each node before and after.
-    fn of(changes: &[(Option<NodeState>, Option<NodeState>)]) -> Self {
+    /// Of what a fork has changed: each node before and after, and the tags of managed files.
+    fn of(changes: &[(Option<NodeState>, Option<NodeState>)], tags: &[String]) -> Self {
         let mut lines: Vec<String> = changes
             .iter()
             .map(|(before, after)| {
@@ -109,6 +110,7 @@ impl ForkState {
                 format!("{from:?} {to:?}")
             })
             .collect();
+        lines.extend_from_slice(tags);
         lines.sort();
         ForkState(*blake3::hash(lines.join("\n").as_bytes()).as_bytes())
     }
@@ -123,7 +125,7 @@ pub struct MergeResult {
     /// What it does to each path: of the target for a merge, of the fork for an update.
     pub changes: Vec<MergeChange>,
     /// The managed files whose tags it changes. They need not have any other change.
-    pub retagged: Vec<VfsPath>,
+    pub retagged: Vec<RetaggedFile>,
     /// What could not be merged. A merge with conflicts changes nothing. An update writes the ones of kind `content` and
     /// `added/added` into the files, between markers, if these are text.
     pub conflicts: Vec<MergeConflict>,
@@ -162,7 +164,7 @@ impl MergeResult {
         self.changes.sort_by(|one, other| one.path.cmp(&other.path));
         self.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         self.refused.sort_by(|one, other| one.path.cmp(&other.path));
-        self.retagged.sort();
+        self.retagged.sort_by(|one, other| one.path.cmp(&other.path));
         self.left_out.sort();
     }
 

@@ -9,9 +9,13 @@ use crate::store::{
     CompanionRecord, CompanionRow, Fork, NodeId, RecordKind, RevisionNumber, RevisionQuery, Store,
     StoreError, StoreId, StoreResult,
 };
+use crate::vfs::history::merge::manifest::DroppedTags;
 
 /// How many nodes one row lists.
 const NODES_PER_ROW: usize = 2_000;
+
+/// How many changes of tags one row lists.
+const TAGS_PER_ROW: usize = 200;
 
 /// The kinds of rows that a merge writes to its target.
 fn kind(name: &'static str) -> RecordKind {
@@ -22,6 +26,8 @@ fn kind(name: &'static str) -> RecordKind {
 const MERGE: &str = "fork_merge";
 /// The nodes that this merge left out, in several rows.
 const LEFT_OUT: &str = "fork_merge_left_out";
+/// The changes of tags that the fork gives up in this merge, in several rows.
+const DROPPED_TAGS: &str = "fork_merge_dropped_tags";
 /// Which fork an operation merged: one row per operation.
 const SOURCE: &str = "merged_fork";
 
@@ -34,6 +40,8 @@ pub(super) struct CommittedMerge {
     pub(super) left_out: BTreeSet<NodeId>,
     /// The nodes of which the target got a part. The fork keeps them as they are.
     pub(super) in_part: BTreeSet<NodeId>,
+    /// The changes of tags that the fork gives up.
+    pub(super) dropped_tags: Vec<DroppedTags>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +51,13 @@ struct MergeRow {
     left_out_rows: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     in_part: Vec<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    dropped_tags_rows: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,11 +80,9 @@ fn row(kind: RecordKind, key: String, data: &impl Serialize) -> StoreResult<Comp
 pub(super) fn merge_records(
     fork: &Fork,
     store: StoreId,
-    operation: OperationId,
-    fork_revision: RevisionNumber,
-    left_out: &BTreeSet<NodeId>,
-    in_part: &BTreeSet<NodeId>,
+    merge: &CommittedMerge,
 ) -> StoreResult<Vec<CompanionRecord>> {
+    let CommittedMerge { operation, fork_revision, left_out, in_part, dropped_tags, .. } = merge;
     if in_part.len() > NODES_PER_ROW {
         let message = format!("parts of {} files are taken, and {NODES_PER_ROW} are the most", in_part.len());
         return Err(StoreError::Invalid(message));
@@ -78,12 +91,22 @@ pub(super) fn merge_records(
     let nodes: Vec<u64> = left_out.iter().map(|node| node.0).collect();
     let parts: Vec<&[u64]> = nodes.chunks(NODES_PER_ROW).collect();
     let key = fork_key(store);
-    let merge = MergeRow { operation, fork_revision: fork_revision.0, left_out_rows: parts.len(), in_part };
+    let dropped_tags: Vec<&[DroppedTags]> = dropped_tags.chunks(TAGS_PER_ROW).collect();
+    let merge = MergeRow {
+        operation: *operation,
+        fork_revision: fork_revision.0,
+        left_out_rows: parts.len(),
+        in_part,
+        dropped_tags_rows: dropped_tags.len(),
+    };
     let source = SourceRow { owner: fork.owner.clone(), fork: fork.name.to_string() };
     let mut records =
         vec![row(kind(MERGE), key.clone(), &merge)?, row(kind(SOURCE), operation.to_string(), &source)?];
     for (index, part) in parts.into_iter().enumerate() {
         records.push(row(kind(LEFT_OUT), format!("{key}/{index}"), &part)?);
+    }
+    for (index, part) in dropped_tags.into_iter().enumerate() {
+        records.push(row(kind(DROPPED_TAGS), format!("{key}/{index}"), &part)?);
     }
     Ok(records)
 }
@@ -102,6 +125,11 @@ pub(super) fn last_merge(target: &dyn Store, fork: StoreId) -> StoreResult<Optio
         let nodes: Vec<u64> = serde_json::from_str(&part.data).map_err(|_| damaged())?;
         left_out.extend(nodes.into_iter().map(NodeId));
     }
+    let mut dropped_tags = Vec::new();
+    for index in 0..merge.dropped_tags_rows {
+        let part = records.record(&kind(DROPPED_TAGS), &format!("{key}/{index}"))?.ok_or_else(damaged)?;
+        dropped_tags.append(&mut serde_json::from_str(&part.data).map_err(|_| damaged())?);
+    }
     let query = RevisionQuery {
         operations: Some(vec![merge.operation]),
         limit: 1,
@@ -113,7 +141,7 @@ pub(super) fn last_merge(target: &dyn Store, fork: StoreId) -> StoreResult<Optio
     }
     let (operation, fork_revision) = (merge.operation, RevisionNumber(merge.fork_revision));
     let in_part = merge.in_part.into_iter().map(NodeId).collect();
-    Ok(Some(CommittedMerge { operation, fork_revision, target_revision, left_out, in_part }))
+    Ok(Some(CommittedMerge { operation, fork_revision, target_revision, left_out, in_part, dropped_tags }))
 }
 
 /// The fork that an operation merged into a Store, as `OWNER/FORK`.
