@@ -185,7 +185,7 @@ fn g31_hunks_are_asked_about_one_by_one() {
 }
 
 #[test]
-fn g31_and_w74_changes_of_tags_are_listed_and_taken_or_refused_with_their_file() {
+fn g31_changes_of_tags_are_listed_and_taken_or_refused_with_their_file() {
     for store in STORES {
         let dir = TestDir::empty();
         let workspace = "prefix = \"/w\"\nscope = \"rw\"\nstore = \"code\"\nmanaged = true\n";

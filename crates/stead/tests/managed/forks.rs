@@ -259,7 +259,7 @@ fn a_merge_that_leaves_a_file_out_leaves_its_tags_out() {
 }
 
 #[test]
-fn w74_and_g24_a_merge_leaves_out_the_tags_of_a_file_that_a_rule_leaves_out() {
+fn g24_a_merge_leaves_out_the_tags_of_a_file_that_a_rule_leaves_out() {
     Host::each(AGENT, |host| {
         let stead = host.open("a");
         let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.py", "2"));
@@ -288,7 +288,7 @@ fn w74_and_g24_a_merge_leaves_out_the_tags_of_a_file_that_a_rule_leaves_out() {
 }
 
 #[test]
-fn w74_and_g30_the_fork_gives_up_the_tags_of_a_file_whose_change_is_dropped() {
+fn g31_the_fork_gives_up_the_tags_of_a_file_whose_change_is_dropped() {
     Host::each(AGENT, |host| {
         let stead = host.open("a");
         let (one, two) = (write(&stead, "/w/one.md", "1"), write(&stead, "/w/two.py", "2"));
@@ -320,7 +320,7 @@ fn w74_and_g30_the_fork_gives_up_the_tags_of_a_file_whose_change_is_dropped() {
 }
 
 #[test]
-fn w74_and_g27_tags_that_the_merger_may_not_change_are_refused_and_can_be_left_out() {
+fn g27_tags_that_the_merger_may_not_change_are_refused_and_can_be_left_out() {
     let mergers = ["hide", "protect"].map(|key| {
         let agent = AGENT.replace("agents.a", &format!("agents.{key}"));
         format!("{agent}{key} = [\"*.md\"]\n")
