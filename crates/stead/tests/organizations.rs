@@ -391,6 +391,111 @@ fn records_that_are_not_valid_leave_the_last_valid_ones_in_use() {
     assert!(error.contains("agents.json:1:"), "{error}");
 }
 
+impl Host {
+    /// Adds a second organization, with the same teams and agents.
+    fn add_globex(&self) {
+        fs::create_dir_all(self.path("globex")).unwrap();
+        self.write("globex/org.json", &ORG.replace("acme", "globex"));
+        self.write("globex/teams.json", TEAMS);
+        self.write("globex/agents.json", AGENTS);
+        let text = fs::read_to_string(self.path("stead.toml")).unwrap();
+        self.write("stead.toml", &format!("{text}[[organization]]\npath = \"globex\"\nstore = \"s\"\n"));
+    }
+}
+
+/// Marcus in another team.
+fn agents_with_marcus_in(team: &str) -> String {
+    AGENTS.replacen("team-hr", team, 1)
+}
+
+const HR: &str = "/workspaces/team-hr/private/a";
+
+#[test]
+fn f79_what_the_records_take_away_is_gone_whatever_is_wrong_with_another_organization_or_the_configuration() {
+    let stead_toml = |host: &Host, change: &dyn Fn(&str) -> String| {
+        let text = fs::read_to_string(host.path("stead.toml")).unwrap();
+        host.write("stead.toml", &change(&text));
+    };
+    let mistakes: [(&str, &dyn Fn(&Host)); 8] = [
+        ("records that aren't JSON", &|host| host.write("acme/agents.json", "[{\"id\":")),
+        ("a record without an id", &|host| host.write("acme/teams.json", "[{}]")),
+        ("a missing file", &|host| fs::remove_file(host.path("acme/org.json")).unwrap()),
+        ("the other's id", &|host| host.write("acme/org.json", &ORG.replace("acme", "globex"))),
+        ("an unknown key", &|host| stead_toml(host, &|text| format!("{text}nonsense = 1\n"))),
+        ("no TOML", &|host| stead_toml(host, &|text| format!("{text}[["))),
+        ("an empty file", &|host| host.write("stead.toml", "")),
+        ("no file", &|host| fs::remove_file(host.path("stead.toml")).unwrap()),
+    ];
+    for (mistake, make) in mistakes {
+        let host = Host::new("virtual");
+        host.add_globex();
+        let marcus = Stead::open(&host.config(), "globex/marcus").unwrap();
+        marcus.vfs().write(HR, "1").unwrap();
+        make(&host);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(marcus.vfs().read(HR).is_ok(), "{mistake}");
+        host.write("globex/agents.json", &agents_with_marcus_in("team-fin"));
+        std::thread::sleep(Duration::from_millis(40));
+        denied(marcus.vfs().read(HR));
+        denied(marcus.vfs().write(HR, "2"));
+        // What they give again is there again.
+        host.write("globex/agents.json", AGENTS);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(marcus.vfs().read(HR).is_ok(), "{mistake}");
+    }
+}
+
+#[test]
+fn f79_valid_records_in_the_configuration_file_are_followed_though_something_else_in_it_is_wrong() {
+    let text = |team: &str, rest: &str| {
+        let organization = |id: &str, agents: &str| {
+            format!(
+                "[[organization]]\nid = \"{id}\"\nstore = \"s\"\ntoolWhitelist = []\nteams = [{{ id = \"hr\" }}, {{ id = \"it\" }}]\nagents = [{agents}]\n"
+            )
+        };
+        let acme = organization("acme", &format!("{{ id = \"bob\" {rest} }}"));
+        let globex = organization("globex", &format!("{{ id = \"ann\", teamId = \"{team}\" }}"));
+        format!("[stores.s]\nkind = \"virtual\"\n{acme}{globex}")
+    };
+    for mistake in [", nonsense = 1", ", id = 3"] {
+        let host = Host::new("virtual");
+        host.write("stead.toml", &text("hr", ""));
+        let (ann, bob) = ("globex/ann", "acme/bob");
+        let [ann, bob] = [ann, bob].map(|agent| Stead::open(&host.config(), agent).unwrap());
+        ann.vfs().write("/workspaces/hr/private/a", "1").unwrap();
+        bob.vfs().write("/workspaces/bob/private/a", "1").unwrap();
+        host.write("stead.toml", &text("it", mistake));
+        std::thread::sleep(Duration::from_millis(40));
+        assert_eq!(ann.vfs().read("/workspaces/hr/private/a").is_err(), mistake.contains("nonsense"));
+        assert!(bob.vfs().read("/workspaces/bob/private/a").is_ok(), "its last valid records stay in use");
+    }
+}
+
+#[test]
+fn f166_a_missing_file_of_records_takes_rights_from_its_own_organization_alone() {
+    for file in ["org.json", "teams.json", "agents.json"] {
+        let host = Host::new("virtual");
+        host.add_globex();
+        let config = host.config();
+        let [acme, globex] =
+            ["acme/marcus", "globex/marcus"].map(|agent| Stead::open(&config, agent).unwrap());
+        for stead in [&acme, &globex] {
+            stead.vfs().write(HR, "1").unwrap();
+        }
+        fs::rename(host.path("acme").join(file), host.path("away")).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        denied(acme.vfs().read(HR));
+        assert_eq!(globex.vfs().read(HR).unwrap().bytes, b"1", "{file}");
+        // What is wrong with a file that comes back doesn't bring back rights that are gone.
+        fs::write(host.path("acme").join(file), "{").unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        denied(acme.vfs().read(HR));
+        fs::rename(host.path("away"), host.path("acme").join(file)).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(acme.vfs().read(HR).is_ok());
+    }
+}
+
 #[test]
 fn the_files_of_the_records_cannot_be_reached_through_a_folder() {
     let host = Host::new("physical");

@@ -155,6 +155,25 @@ impl Organization {
         &self.settings
     }
 
+    /// The same organization with other settings.
+    pub fn with_settings(self, settings: OrganizationSettings) -> Self {
+        Organization { settings, ..self }
+    }
+
+    /// The same organization without teams and agents, so that nobody has rights by it.
+    pub fn without_members(&self) -> Self {
+        Organization {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            tools: self.tools.clone(),
+            settings: self.settings.clone(),
+            teams: Vec::new(),
+            agents: Vec::new(),
+            team_by_id: HashMap::new(),
+            agent_by_id: HashMap::new(),
+        }
+    }
+
     /// Which tools its agents may have.
     pub fn tools(&self) -> &ToolRule {
         &self.tools
