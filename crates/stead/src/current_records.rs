@@ -203,6 +203,10 @@ impl CurrentRights for CurrentFolderRights {
         organization.agent_index(agent).is_none_or(|agent| organization.allows_tool(agent, tool))
     }
 
+    fn may_withdraw(&self, workspace: &Workspace) -> bool {
+        self.agent.contains('/') || workspace.fork_origin().is_some()
+    }
+
     fn allow(&self, workspace: &Workspace, access: Access) -> bool {
         let own = |organization: &Organization| {
             let (owner, visibility) = folder_of(workspace.prefix())?;
