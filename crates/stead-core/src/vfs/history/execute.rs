@@ -115,7 +115,12 @@ impl StoreRevert<'_> {
     /// Queries the same revisions again, with the current state of their nodes.
     fn reload(&mut self, call: &Call<'_>) -> Result<()> {
         let revisions = match &self.source {
-            RevertSource::Since(revision, paths) => call.revisions_since(&self.group, *revision, paths),
+            RevertSource::Since(revision, paths) => {
+                call.revisions_since(&self.group, *revision, paths).and_then(|since| {
+                    // A directory was moved after this was planned.
+                    if since.has_moved_root() { Err(StoreError::Conflict) } else { Ok(since.revisions) }
+                })
+            }
             RevertSource::Revisions => self.reload_revisions(),
         };
         self.revisions = match revisions {
