@@ -632,7 +632,8 @@ mod migration {
                 let content = store.read(format!("/organizations/acme/{path}").as_str()).unwrap().bytes;
                 assert_eq!(content, path.as_bytes());
             }
-            // What could not be moved is still at its old path, and what was moved only at its new one.
+            // What could not be moved is still at its old path. What was moved is at its new one, and its old path leads there
+            // until the migration has finished.
             let marcus = host.stead("marcus");
             for path in ["agents/marcus/private/a", "workspaces/marcus/private/a"] {
                 assert_eq!(marcus.vfs().read(format!("/{path}").as_str()).unwrap().bytes, path.as_bytes());
@@ -645,7 +646,49 @@ mod migration {
                 solo.vfs().read("/workspaces/solo/private/a").unwrap().bytes,
                 b"agents/solo/private/a"
             );
-            denied(solo.vfs().read("/agents/solo/private/a"));
+            assert_eq!(solo.vfs().read("/agents/solo/private/a").unwrap().bytes, b"agents/solo/private/a");
+            solo.vfs().write("/agents/solo/private/b", "late").unwrap();
+            let late = "/organizations/acme/workspaces/solo/private/b";
+            assert_eq!(whole_store(host).read(late).unwrap().bytes, b"late");
+            denied(marcus.vfs().read("/agents/solo/private/a"));
+            // The clashes are resolved.
+            for directory in ["agents/marcus", "agents/x", "teams/x"] {
+                let path = VfsPath::parse(&format!("/organizations/acme/{directory}")).unwrap();
+                let recursive = stead_core::vfs::RemoveOptions { recursive: true, ..Default::default() };
+                store.remove_directory(&path, recursive).unwrap();
+            }
+            let solo = host.stead("solo");
+            assert!(
+                solo.vfs().read("/agents/solo/private/a").is_ok(),
+                "the emptied directories are still there"
+            );
+            assert!(migrate(host, false).clashes.is_empty());
+            denied(host.stead("solo").vfs().read("/agents/solo/private/a"));
+            assert!(host.stead("solo").vfs().read("/workspaces/solo/private/a").is_ok());
+        });
+    }
+
+    #[test]
+    fn f149_s27_a_fork_from_before_the_migration_is_shown_before_and_after_it() {
+        on_both_stores(|host| {
+            let store = whole_store(host);
+            store.write("/organizations/acme/agents/marcus/shared/a", "one").unwrap();
+            let marcus = host.stead("marcus");
+            let _ = marcus.fork("/workspaces/marcus/shared", "draft").unwrap();
+            let forks = || {
+                let stead = host.stead("marcus");
+                let withheld: Vec<_> =
+                    stead.withheld_forks().unwrap().map(|fork| fork.name.to_string()).collect();
+                assert!(withheld.is_empty(), "{withheld:?}");
+                stead
+            };
+            assert_eq!(forks().vfs().read("/forks/draft/a").unwrap().bytes, b"one");
+            forks().vfs().write("/forks/draft/b", "two").unwrap();
+            assert!(migrate(host, false).clashes.is_empty());
+            assert_eq!(forks().vfs().read("/forks/draft/b").unwrap().bytes, b"two");
+            // Its maker loses what it was made from.
+            host.write("acme/agents.json", &AGENTS.replacen("\"marcus\"", "\"other\"", 1));
+            assert!(Stead::open(&host.config(), "acme/marcus").is_err());
         });
     }
 }
