@@ -211,6 +211,25 @@ fn f112_and_f113_both_folders_of_an_owner_share_its_quota() {
 }
 
 #[test]
+fn s25_a_conflict_of_an_undo_names_what_it_is_about_if_the_caller_may_still_see_it_and_no_other_folder() {
+    on_both_stores(|host| {
+        let marcus = host.stead("marcus");
+        for (half, expected) in [("shared", "/workspaces/team-hr/shared/a"), ("private", "/")] {
+            host.write("acme/agents.json", AGENTS);
+            std::thread::sleep(Duration::from_millis(40));
+            marcus.vfs().write(&*format!("/workspaces/team-hr/{half}/a"), "1").unwrap();
+            // Of the other team, he may read what is shared.
+            host.write("acme/agents.json", &AGENTS.replacen("team-hr", "team-fin", 1));
+            let undone =
+                host.stead("marcus").vfs().undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+            let paths: Vec<_> = undone.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+            assert_eq!(paths, [expected], "{undone:?}");
+            assert!(undone.conflicts[0].why.contains("not in a Workspace that you may change"), "{undone:?}");
+        }
+    });
+}
+
+#[test]
 fn f150_an_agent_sees_the_history_of_its_folders_and_undoes_its_own_changes_there() {
     on_both_stores(|host| {
         let (marcus, catalyst) = (host.stead("marcus"), host.stead("catalyst"));

@@ -128,7 +128,14 @@ impl Call<'_> {
             let Some((paths, revisions)) = planned_changes else { continue };
             let (group, source) = (part.group, RevertSource::Since(number, paths));
             let (mode, withheld) = (RevertMode::Exact, BTreeSet::new());
-            planned.push(self.plan_with_retries(StoreRevert { group, revisions, mode, source, withheld })?);
+            planned.push(self.plan_with_retries(StoreRevert {
+                group,
+                revisions,
+                mode,
+                source,
+                withheld,
+                withheld_path: None,
+            })?);
         }
         let undo_options = UndoOptions { dry_run: options.dry_run, on_conflict: OnConflict::Refuse };
         self.execute_reverts(planned, RevertSummary::restore(left_out), undo_options)

@@ -164,8 +164,8 @@ impl Call<'_> {
             for (group, revisions) in groups.iter().zip(revision_sets) {
                 if !revisions.revisions.is_empty() {
                     let (group, mode, withheld) = (group.clone(), RevertMode::Merge, BTreeSet::new());
-                    let revert =
-                        StoreRevert { group, revisions, mode, source: RevertSource::Revisions, withheld };
+                    let (source, withheld_path) = (RevertSource::Revisions, None);
+                    let revert = StoreRevert { group, revisions, mode, source, withheld, withheld_path };
                     planned.push(self.plan_with_retries(revert)?);
                 }
             }
