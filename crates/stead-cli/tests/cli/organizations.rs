@@ -644,3 +644,15 @@ fn s24_a_restore_of_everything_empties_no_workspace_whose_directory_did_not_exis
         assert!(named.contains("removed    /y/a"), "{named}");
     }
 }
+
+#[test]
+fn f138_check_counts_only_tools_that_exist() {
+    let dir = TestDir::empty();
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"virtual\"\n[[organization]]\nid = \"acme\"\nstore = \"s\"\n\
+         toolWhitelist = [\"read_file\", \"raed_file\", \"teleport\"]\nteams = []\nagents = [{ id = \"ann\" }]\n",
+    );
+    let text = dir.run(["org", "check"]);
+    assert!(text.contains("1 allowed tool."), "{text}");
+}
