@@ -705,6 +705,11 @@ mod migration {
             forks().vfs().write("/forks/draft/b", "two").unwrap();
             assert!(migrate(host, false).clashes.is_empty());
             assert_eq!(forks().vfs().read("/forks/draft/b").unwrap().bytes, b"two");
+            let refused = forks()
+                .merge_fork("draft", &stead_core::vfs::MergeOptions::default())
+                .unwrap_err()
+                .to_string();
+            assert!(refused.contains("was moved since the fork `draft` was made"), "{refused}");
             // Its maker loses what it was made from.
             host.write("acme/agents.json", &AGENTS.replacen("\"marcus\"", "\"other\"", 1));
             assert!(Stead::open(&host.config(), "acme/marcus").is_err());
