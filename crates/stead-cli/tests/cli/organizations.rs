@@ -656,3 +656,23 @@ fn f138_check_counts_only_tools_that_exist() {
     let text = dir.run(["org", "check"]);
     assert!(text.contains("1 allowed tool."), "{text}");
 }
+
+#[test]
+fn s26_a_restore_says_what_of_it_cannot_be_undone() {
+    let dir = TestDir::empty();
+    dir.file("files/.keep", "");
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"physical\"\npath = \"files\"\nkeep = { file_bytes = \"10B\" }\n\
+         [agents.a]\nworkspaces = [{ prefix = \"/w\", store = \"s\", scope = \"rw\" }]\n",
+    );
+    dir.run(["snapshot", "--label", "before"]);
+    dir.run(["write", "/w/large", "more than ten bytes"]);
+    dir.run(["write", "/w/small", "few"]);
+    let lost = "not kept   /w/large: its present content is too large to be kept, so this can't be undone";
+    let planned = dir.run(["restore", "/", "before", "--dry-run"]);
+    assert!(planned.contains(lost) && !planned.contains("/w/small:"), "{planned}");
+    let done = dir.run(["restore", "/", "before"]);
+    assert!(done.contains(lost), "{done}");
+    assert!(done.contains("`stead undo` undoes the restore, except for what isn't kept."), "{done}");
+}

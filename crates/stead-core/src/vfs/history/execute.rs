@@ -216,7 +216,8 @@ impl Call<'_> {
         summary: RevertSummary,
         options: UndoOptions,
     ) -> Result<RevertResult> {
-        let result = self.describe_reverts(&planned, &summary);
+        let mut result = self.describe_reverts(&planned, &summary);
+        result.not_kept = planned.iter().flat_map(|plan| self.not_kept(plan)).collect();
         let operations = summary.undone.as_deref();
         if operations.is_some_and(<[Operation]>::is_empty) && result.conflicts.is_empty() {
             return Ok(result);
@@ -241,7 +242,8 @@ impl Call<'_> {
         }
         // Something may change meanwhile, so the answer is about the plans that were applied in the end.
         let applied = self.apply_plans(planned, operations.unwrap_or_default(), options)?;
-        let mut result = self.describe_reverts(&applied, &summary);
+        let mut result =
+            RevertResult { not_kept: result.not_kept, ..self.describe_reverts(&applied, &summary) };
         if applied.iter().any(|plan| plan.changed) {
             result.operation = Some(self.operation());
         }
@@ -250,6 +252,25 @@ impl Call<'_> {
         }
         result.done = true;
         Ok(result)
+    }
+
+    /// The files whose present content a plan removes or replaces and the Store doesn't keep.
+    fn not_kept(&self, planned: &PlannedRevert<'_>) -> Vec<VfsPath> {
+        let group = &planned.revert.group;
+        let Ok(history) = group.store.require_history() else { return Vec::new() };
+        if history.retains_file(u64::MAX) {
+            return Vec::new();
+        }
+        let is_lost = |change: &&RevertChange| {
+            let loses = matches!(
+                change.action,
+                RevertAction::Removed | RevertAction::Reverted | RevertAction::Merged
+            );
+            let size = || group.store.stat(&NodePath::from_root(change.path.clone()));
+            loses && size().is_ok_and(|attr| attr.kind == NodeKind::File && !history.retains_file(attr.size))
+        };
+        let lost = planned.steps.changes.iter().filter(is_lost);
+        lost.filter_map(|change| self.logical_path(group, &change.path)).collect()
     }
 
     /// What these plans do, and what they leave as it is.
@@ -261,6 +282,7 @@ impl Call<'_> {
             changes: Vec::new(),
             conflicts: Vec::new(),
             left_out: summary.left_out.clone(),
+            not_kept: Vec::new(),
             done: false,
         };
         for plan in planned {

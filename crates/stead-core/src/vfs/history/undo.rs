@@ -78,6 +78,8 @@ pub struct RevertResult {
     pub conflicts: Vec<PathConflict>,
     /// Paths that a restore leaves as they are because the caller may not change them.
     pub left_out: Vec<PathConflict>,
+    /// Files whose present content is removed or replaced and isn't kept, because it is too large: this can't be undone.
+    pub not_kept: Vec<VfsPath>,
     /// Whether the changes were applied.
     pub done: bool,
 }
