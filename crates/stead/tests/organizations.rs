@@ -435,7 +435,8 @@ fn f79_what_the_records_take_away_is_gone_whatever_is_wrong_with_another_organiz
         let text = fs::read_to_string(host.path("stead.toml")).unwrap();
         host.write("stead.toml", &change(&text));
     };
-    let mistakes: [(&str, &dyn Fn(&Host)); 8] = [
+    type Mistake<'m> = (&'m str, &'m dyn Fn(&Host));
+    let mistakes: [Mistake<'_>; 8] = [
         ("records that aren't JSON", &|host| host.write("acme/agents.json", "[{\"id\":")),
         ("a record without an id", &|host| host.write("acme/teams.json", "[{}]")),
         ("a missing file", &|host| fs::remove_file(host.path("acme/org.json")).unwrap()),
