@@ -157,6 +157,43 @@ impl Session {
         Ok(Config::load(&self.config_file()?)?)
     }
 
+    /// Loads the configuration for a command of one agent. Records of another organization that can't be used don't keep the
+    /// agent from working.
+    pub(crate) fn config_of_agent(&self) -> Result<Config, CommandError> {
+        let file = self.config_file()?;
+        let error = match Config::load(&file) {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        // Without a name, nobody knows whether the agent is one of those without records.
+        let (Some(agent), Ok(config)) = (&self.globals.agent, Config::load_usable(&file)) else {
+            return Err(error.into());
+        };
+        match config.full_agent_name(agent) {
+            Ok(name) if config.has_agent(&name) => Ok(self.with_warnings(config)),
+            _ => Err(error.into()),
+        }
+    }
+
+    /// Loads the configuration for a command that doesn't depend on the records of organizations.
+    pub(crate) fn config_without_records(&self) -> Result<Config, CommandError> {
+        let file = self.config_file()?;
+        match Config::load(&file) {
+            Ok(config) => Ok(config),
+            Err(error) => {
+                Config::load_usable(&file).map_or(Err(error.into()), |config| Ok(self.with_warnings(config)))
+            }
+        }
+    }
+
+    fn with_warnings(&self, config: Config) -> Config {
+        if !self.globals.json {
+            let warn = |unused| print_to_stderr(format_args!("stead: {unused}"));
+            config.unused_records().iter().for_each(warn);
+        }
+        config
+    }
+
     /// The stead of the agent that the command acts as, with approval for every call.
     pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
         // The person who runs the command is the person who would be asked.
@@ -166,13 +203,13 @@ impl Session {
     /// Like [`Session::stead`], for a command that shows changes or takes them back: in a directory of `stead mcp DIR`, a
     /// person can do that whatever scope the agents have there.
     pub(crate) fn stead_of_owner(&self) -> Result<Stead, CommandError> {
-        Ok(self.open(&self.config()?.for_owner())?.with_approval())
+        Ok(self.open(&self.config_of_agent()?.for_owner())?.with_approval())
     }
 
     /// Like [`Session::stead_of_owner`], for a command about changes that wait for a review: with the Workspaces themselves, and
     /// outside of threads.
     pub(crate) fn stead_for_review(&self) -> Result<Stead, CommandError> {
-        let config = self.config()?.for_owner();
+        let config = self.config_of_agent()?.for_owner();
         let stores = Stores::of(&config);
         stores.open_audit()?;
         Ok(Stead::open_for_review(&stores, &self.identity(&config)?)?.with_approval())
@@ -185,7 +222,7 @@ impl Session {
 
     /// Like [`Session::stead`], but what is protected from agents can be changed too: the user has asked for it.
     pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
-        let mut config = self.config()?;
+        let mut config = self.config_of_agent()?;
         let agent = self.agent(&config)?;
         if let Some(agent_config) = config.agent(&agent) {
             let agent_config = agent_config.into_owned().without_protection();
@@ -196,7 +233,7 @@ impl Session {
 
     /// The stead as the agent itself has it: calls that need approval are refused.
     pub(crate) fn stead_of_agent(&self) -> Result<Stead, CommandError> {
-        self.open(&self.config()?)
+        self.open(&self.config_of_agent()?)
     }
 
     fn open(&self, config: &Config) -> Result<Stead, CommandError> {

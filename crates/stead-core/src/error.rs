@@ -308,12 +308,14 @@ pub enum Error {
         path: VfsPath,
     },
     /// A key of the State doesn't have the version tag that it should.
-    #[error("{}", state_conflict_message(path, *current))]
+    #[error("{}", state_conflict_message(path, *current, *change))]
     StateConflict {
         /// The key, as `state:NAMESPACE/KEY`.
         path: VfsPath,
         /// The version tag that the key has; `None` if the key doesn't exist.
         current: Option<VersionTag>,
+        /// What was to be done.
+        change: StateChange,
     },
     /// A key of the State exists that should not.
     #[error(
@@ -497,14 +499,24 @@ impl Visibility {
     }
 }
 
+/// What a call does with a key of the State.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateChange {
+    /// It sets the key.
+    Set,
+    /// It deletes the key.
+    Delete,
+}
+
 /// The message for a key of the State that doesn't have the version tag that it should.
-fn state_conflict_message(path: &VfsPath, current: Option<VersionTag>) -> String {
-    match current {
-        Some(tag) => format!(
+fn state_conflict_message(path: &VfsPath, current: Option<VersionTag>, change: StateChange) -> String {
+    match (current, change) {
+        (Some(tag), _) => format!(
             "`{path}` has changed: its version_tag is {} now; read it again, then repeat the change with that tag",
             tag.short()
         ),
-        None => format!("`{path}` does not exist any more; to create it, leave out `if_match`"),
+        (None, StateChange::Set) => format!("`{path}` does not exist; to create it, leave out `if_match`"),
+        (None, StateChange::Delete) => format!("`{path}` does not exist, so there is nothing to delete"),
     }
 }
 

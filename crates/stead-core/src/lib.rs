@@ -36,7 +36,7 @@ pub use audit::{AuditLog, AuditOutcome, AuditRecord};
 pub use audit_facts::{AuditFacts, FactName, FactValue, InvalidFact};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, EditMismatch, MAX_EDIT_SIZE, MismatchReason, Occurrences};
-pub use error::{Error, ErrorKind, Result, Visibility};
+pub use error::{Error, ErrorKind, Result, StateChange, Visibility};
 pub use identity::{Identity, Operation, OperationId, OperationIdPrefix, parse_thread_name};
 pub use monitor::CallMonitor;
 pub use name::Name;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead::config::ConfigError;
+use stead::config::{ConfigError, UnusedFile, UnusedRecords};
 use stead::{Config, FileFingerprint};
 use tokio::task::JoinHandle;
 
@@ -27,7 +27,7 @@ const STARTUP_DELAY: Duration = Duration::from_millis(50);
 /// Checks the configuration file and the forks for changes. Never returns.
 ///
 /// An invalid file is refused as a whole: the server goes on with the last good configuration and prints the reason to
-/// standard error. If the host doesn't answer while a new configuration is opened, what it takes away is gone all the
+/// standard error. Records of organizations are followed all the same, each organization's for itself. If the host doesn't answer while a new configuration is opened, what it takes away is gone all the
 /// same, and the rest of it waits.
 pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
     let file = steads.config().file_to_follow().map(Path::to_owned);
@@ -48,6 +48,8 @@ pub(crate) async fn watch_config(steads: Arc<SteadRegistry>) {
         steads,
         file,
         last_fingerprints,
+        unused_records: Vec::new(),
+        refusal: None,
         checks_without_file: 0,
         pending: None,
         hanging: None,
@@ -67,12 +69,24 @@ struct ConfigWatcher {
     /// `None` if only forks are looked for.
     file: Option<PathBuf>,
     last_fingerprints: ConfigFingerprints,
+    /// The records that can't be used, as they were last reported.
+    unused_records: Vec<UnusedRecords>,
+    /// Why the file isn't used, as it was last reported.
+    refusal: Option<String>,
     /// How many checks in a row have not found the file.
     checks_without_file: u32,
     /// A new configuration that waits until `hanging` ends.
-    pending: Option<Config>,
+    pending: Option<NewConfig>,
     /// A reload or a refresh that hasn't ended in time.
     hanging: Option<JoinHandle<()>>,
+}
+
+/// A configuration to use from now on.
+#[derive(Clone)]
+struct NewConfig {
+    config: Config,
+    /// Whether the file itself is the old one, and only records of organizations are new.
+    is_of_records: bool,
 }
 
 impl ConfigWatcher {
@@ -82,7 +96,7 @@ impl ConfigWatcher {
         self.hanging = self.hanging.take().filter(|work| !work.is_finished());
         if let Some(config) = in_place(|| self.changed_config()).await {
             if self.hanging.is_some() {
-                self.withdraw(&config).await;
+                self.withdraw(&config.config).await;
             }
             self.pending = Some(config);
         }
@@ -97,32 +111,54 @@ impl ConfigWatcher {
         });
         if tokio::time::timeout(ANSWER_TIMEOUT, &mut work).await.is_err() {
             self.hanging = Some(work);
-            if let Some(config) = config {
-                self.withdraw(&config).await;
+            if let Some(new) = config {
+                self.withdraw(&new.config).await;
             }
         }
     }
 
-    /// The configuration, if the file has changed and can be parsed.
-    fn changed_config(&mut self) -> Option<Config> {
+    /// The configuration, if its file or records have changed and can be used.
+    fn changed_config(&mut self) -> Option<NewConfig> {
         let file = self.file.as_deref()?;
-        if FileFingerprint::of(file).is_none() {
-            self.checks_without_file = self.checks_without_file.saturating_add(1);
-            if self.checks_without_file == CHECKS_UNTIL_MISSING {
-                print_to_stderr(
-                    "stead: the configuration file is gone or can't be read, so the last configuration stays in use; \
-                     to take all access away, stop the server",
-                );
-            }
-            return None;
+        let is_missing = FileFingerprint::of(file).is_none();
+        self.checks_without_file = if is_missing { self.checks_without_file.saturating_add(1) } else { 0 };
+        if self.checks_without_file == CHECKS_UNTIL_MISSING {
+            print_to_stderr(
+                "stead: the configuration file is gone or can't be read, so the last configuration stays in use; \
+                 to take all access away, stop the server",
+            );
         }
-        self.checks_without_file = 0;
         let fingerprints = fingerprints_of(Some(file), &self.steads.config());
         if self.last_fingerprints == fingerprints {
             return None;
         }
         self.last_fingerprints = fingerprints;
-        Config::read(file).map_err(|error| print_refusal(&error.into())).ok()
+        let reread = self.steads.read_config_again();
+        if self.unused_records != reread.config.unused_records() {
+            self.unused_records = reread.config.unused_records().to_vec();
+            self.unused_records.iter().for_each(|unused| print_to_stderr(format_args!("stead: {unused}")));
+        }
+        self.report_refusal(reread.unused_file.as_ref().filter(|_| !is_missing));
+        let new = NewConfig { config: reread.config, is_of_records: reread.unused_file.is_some() };
+        match reread.unused_file {
+            None if self.unused_records.is_empty() => Some(new),
+            Some(UnusedFile::Empty(empty)) if !is_missing => {
+                Some(NewConfig { config: *empty, is_of_records: false })
+            }
+            _ => (!self.steads.is_in_use(&new.config)).then_some(new),
+        }
+    }
+
+    /// Says why the file isn't used, once for each reason.
+    fn report_refusal(&mut self, unused: Option<&UnusedFile>) {
+        let refusal = match unused {
+            Some(UnusedFile::Invalid(error)) => Some(error.to_string()),
+            Some(UnusedFile::Empty(_)) | None => None,
+        };
+        if let Some(reason) = refusal.as_ref().filter(|_| self.refusal != refusal) {
+            print_refusal(reason);
+        }
+        self.refusal = refusal;
     }
 
     async fn withdraw(&self, config: &Config) {
@@ -143,12 +179,15 @@ fn fingerprints_of(file: Option<&Path>, config: &Config) -> ConfigFingerprints {
     files.map(|file| (file.to_owned(), FileFingerprint::of(file))).collect()
 }
 
-fn reload(steads: &SteadRegistry, config: &Config) {
+fn reload(steads: &SteadRegistry, NewConfig { config, is_of_records }: &NewConfig) {
     let checked = config.check_usable().map_err(|problems| stead::Error::from(ConfigError::from(problems)));
     match checked.and_then(|()| steads.replace(config)) {
+        Ok(()) if *is_of_records => {
+            print_to_stderr("stead: the changed records of organizations are now in use")
+        }
         Ok(()) => print_to_stderr("stead: the changed configuration is now in use"),
         Err(error) => {
-            print_refusal(&error);
+            print_refusal(&error.to_string());
             if let Err(error) = steads.reinstate(config) {
                 print_to_stderr(format_args!("stead: the old configuration can't be used either: {error}"));
             }
@@ -156,8 +195,8 @@ fn reload(steads: &SteadRegistry, config: &Config) {
     }
 }
 
-fn print_refusal(error: &stead::Error) {
+fn print_refusal(reason: &str) {
     print_to_stderr(format_args!(
-        "stead: the changed configuration isn't valid, so the old one stays in use:\n{error}"
+        "stead: the changed configuration isn't valid, so the old one stays in use:\n{reason}"
     ));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use stead::config::Reread;
 use stead::tools::ResultFormat;
 use stead::{Config, DestroyedThread, Identity, LiveEntry, LiveSteads, Result, Stead, Stores};
 
@@ -58,6 +59,16 @@ impl SteadRegistry {
     /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         self.live.config()
+    }
+
+    /// Reads the configuration and its records again: see [`LiveSteads::read_config_again`].
+    pub(crate) fn read_config_again(&self) -> Reread {
+        self.live.read_config_again()
+    }
+
+    /// Whether the current configuration gives the same: see [`LiveSteads::is_in_use`].
+    pub(crate) fn is_in_use(&self, config: &Config) -> bool {
+        self.live.is_in_use(config)
     }
 
     /// The stead of an identity. Opens it if it isn't open yet.

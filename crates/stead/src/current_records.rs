@@ -12,7 +12,7 @@ use stead_core::organization::{Folder, Organization, Visibility};
 use stead_core::vfs::CurrentRights;
 use stead_core::{Access, VfsPath, Workspace};
 
-use crate::config::Config;
+use crate::config::{Config, Reread};
 use crate::old_layout::folder_parts;
 
 /// How long what is known of the files counts as current.
@@ -21,11 +21,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The organizations of a configuration, read again when the files of their records change. For records in the
 /// configuration file, that is the configuration file.
 ///
-/// If a file of records is gone, its organization has no rights until it is back. If it isn't valid, or if the
-/// configuration file is gone or empty, the last valid records stay in use.
+/// Each organization is decided for itself. If one of its files of records is gone, it has no rights until the file is back. If
+/// one isn't valid, its last valid records stay in use. What is wrong with the configuration file changes nothing for records in
+/// files of their own, nor for those in sections of it that are valid.
 #[derive(Debug)]
 pub(crate) struct CurrentRecords {
-    config_file: PathBuf,
     state: Mutex<State>,
 }
 
@@ -43,6 +43,8 @@ struct State {
     organizations: HashMap<String, Arc<Organization>>,
     /// The ids of all organizations so far, whether or not their records can be read now.
     ids: BTreeSet<String>,
+    /// What has the records.
+    config: Arc<Config>,
     /// The configuration that was read with these records; `None` if it is the one that the Stores have.
     newer_config: Option<Arc<Config>>,
 }
@@ -72,12 +74,30 @@ impl FileFingerprint {
 impl CurrentRecords {
     /// The records that a configuration was read with.
     pub(crate) fn of(config: &Config) -> Self {
-        CurrentRecords { config_file: config.file().to_owned(), state: Mutex::new(State::of(config)) }
+        CurrentRecords { state: Mutex::new(State::of(Arc::new(config.clone()))) }
     }
 
     /// Takes over the records of a configuration that was read meanwhile from the same file.
     pub(crate) fn update(&self, config: &Config) {
-        self.state.lock().replace(config);
+        self.state.lock().update(Arc::new(config.clone()));
+    }
+
+    /// The records of a configuration with other Stores, or those of `previous` if they were read later.
+    pub(crate) fn of_newer(config: &Config, previous: &CurrentRecords) -> Self {
+        let records = CurrentRecords::of(config);
+        let known = Arc::clone(&previous.state.lock().config);
+        if known.is_newer_than(config) {
+            let mut state = records.state.lock();
+            state.replace(Arc::clone(&known));
+            state.newer_config = Some(known);
+        }
+        records
+    }
+
+    /// Reads the configuration and its records again, as they are now.
+    pub(crate) fn read_again(&self) -> Reread {
+        let config = Arc::clone(&self.state.lock().config);
+        config.read_again()
     }
 
     /// An organization as its records are now; `None` if it has none.
@@ -94,7 +114,7 @@ impl CurrentRecords {
         let mut state = self.state.lock();
         let is_recent = |checked: Instant| checked.elapsed() < CHECK_INTERVAL;
         if !state.files.is_empty() && !state.checked.is_some_and(is_recent) {
-            self.check(&mut state);
+            check(&mut state);
         }
         state
     }
@@ -116,55 +136,47 @@ impl CurrentRecords {
         let scope = folder.and_then(|folder| organization.access(agent, folder));
         scope.is_some_and(|scope| scope.allows(access))
     }
+}
 
-    fn check(&self, state: &mut State) {
-        // What changes from here on is found by the next check, however long this one takes.
-        let start = Instant::now();
-        let fingerprints: Vec<_> = state.files.iter().map(|file| FileFingerprint::of(file)).collect();
-        if fingerprints != state.fingerprints {
-            match Config::read(&self.config_file) {
-                // An empty file is probably in the middle of being written.
-                Ok(config) if !config.is_empty() => {
-                    state.replace(&config);
-                    state.newer_config = Some(Arc::new(config));
-                    state.checked = Some(start);
-                    return;
-                }
-                // A file that is being replaced may be missing for a moment, and then there are no rights for that
-                // moment.
-                Err(_) if !self.are_records_readable(state) => state.organizations.clear(),
-                Ok(_) | Err(_) => {}
-            }
-            state.fingerprints = fingerprints;
-        }
-        state.checked = Some(start);
+/// Reads everything again if a file has changed.
+fn check(state: &mut State) {
+    // What changes from here on is found by the next check, however long this one takes.
+    let start = Instant::now();
+    let fingerprints = state.files.iter().map(|file| FileFingerprint::of(file));
+    if !fingerprints.eq(state.fingerprints.iter().cloned()) {
+        let config = Arc::new(state.config.read_again().config);
+        state.replace(Arc::clone(&config));
+        state.newer_config = Some(config);
     }
-
-    /// Whether all files of records can be read. The configuration file isn't one of them.
-    fn are_records_readable(&self, state: &State) -> bool {
-        state.files.iter().filter(|file| **file != self.config_file).all(|file| is_readable(file))
-    }
+    state.checked = Some(start);
 }
 
 impl State {
-    fn of(config: &Config) -> Self {
+    fn of(config: Arc<Config>) -> Self {
         let (files, fingerprints) = config.followed_records().unzip();
-        let organizations = organizations(config);
+        let organizations = organizations(&config);
         let ids = organizations.keys().cloned().collect();
         // The files may have changed since the configuration was read.
-        State { checked: None, files, fingerprints, organizations, ids, newer_config: None }
+        State { checked: None, files, fingerprints, organizations, ids, config, newer_config: None }
     }
 
-    fn replace(&mut self, config: &Config) {
+    /// Takes over a configuration that the Stores have now. Records that were read later stay: if those in the files are no
+    /// longer valid, nothing would bring them back.
+    fn update(&mut self, config: Arc<Config>) {
+        match self.config.is_newer_than(&config) {
+            true => {
+                self.newer_config = Some(Arc::clone(&self.config));
+                self.checked = None;
+            }
+            false => self.replace(config),
+        }
+    }
+
+    fn replace(&mut self, config: Arc<Config>) {
         let ids = std::mem::take(&mut self.ids);
         *self = State::of(config);
         self.ids.extend(ids);
     }
-}
-
-/// Whether a file is there and can be opened.
-fn is_readable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.is_file()) && std::fs::File::open(file).is_ok()
 }
 
 fn organizations(config: &Config) -> HashMap<String, Arc<Organization>> {
@@ -189,6 +201,10 @@ impl CurrentRights for CurrentFolderRights {
         // An agent without a record is refused by what a tool does, and with the reason.
         let Some(organization) = self.records.organization(organization) else { return true };
         organization.agent_index(agent).is_none_or(|agent| organization.allows_tool(agent, tool))
+    }
+
+    fn may_withdraw(&self, workspace: &Workspace) -> bool {
+        self.agent.contains('/') || workspace.fork_origin().is_some()
     }
 
     fn allow(&self, workspace: &Workspace, access: Access) -> bool {

@@ -22,10 +22,15 @@ pub(crate) fn shown_fork(config: &Config, record: &ForkRecord) -> Option<Fork> {
     }
     let origin = config.agent(&record.origin)?;
     let workspaces = &origin.workspaces;
+    // A fork of an organization's folder may be from before the migration, when the folder was at another place.
+    let base = match &origin.membership {
+        Some(membership) => membership.organization.in_present_layout(&record.fork.path),
+        None => record.fork.path.clone(),
+    };
     let is_readable = |workspace: &&WorkspaceConfig| {
         workspace.scope.allows(Access::History) && is_over_base(config, workspace, record)
     };
-    let with_top = |workspace| Some((workspace, shown_at(workspaces, workspace, &record.fork.path)?));
+    let with_top = |workspace| Some((workspace, shown_at(workspaces, workspace, &base)?));
     let mut showing = workspaces.iter().filter(is_readable).filter_map(with_top);
     let is_base = |(workspace, _): &(&WorkspaceConfig, VfsPath)| workspace.prefix == record.fork.base_prefix;
     let first = showing.next()?;

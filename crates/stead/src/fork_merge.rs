@@ -257,11 +257,26 @@ impl Stead {
     pub(crate) fn target_of(&self, part: &PartEntry) -> Result<VfsPath> {
         match self.base_of(part, Access::Restore)? {
             Some(prefix) => Ok(prefix),
+            None if self.was_moved_since(part) => Err(Error::Vfs(stead_core::Error::Invalid(format!(
+                "the directory of `{}` was moved since the fork `{}` was made, so the fork can't be merged or updated; copy \
+                 what you need from it",
+                part.fork.base_prefix, part.fork.name
+            )))),
             None => Err(Error::Vfs(stead_core::Error::Invalid(format!(
                 "the fork `{}` was made from `{}`; to merge it you need a READ_WRITE Workspace there",
                 part.fork.name, part.fork.base_prefix
             )))),
         }
+    }
+
+    /// Whether the Workspace that a part of a fork was made from is still there, and shows another directory of the same Store.
+    fn was_moved_since(&self, part: &PartEntry) -> bool {
+        let Ok(target) = part.store.require_forks().and_then(|forks| forks.target()) else { return false };
+        self.vfs.workspaces().any(|workspace| {
+            *workspace.prefix() == part.fork.base_prefix
+                && workspace.mount().store().id() == target
+                && workspace.scope().allows(Access::Restore)
+        })
     }
 
     /// The prefix of a Workspace that allows this access, is over the Store that a part of a fork was made from, and shows everything

@@ -21,7 +21,7 @@ use stead_stores::ThreadKey;
 use self::config_differences::{
     agents_that_lose_access, changed_organizations, differs_only_in_records, gives_the_same,
 };
-use crate::config::Config;
+use crate::config::{Config, Reread};
 use crate::current_records::FileFingerprint;
 use crate::error::{Error, Result};
 use crate::forks::CurrentConfig;
@@ -226,6 +226,17 @@ impl<T: LiveEntry> LiveSteads<T> {
     /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(self.state.lock().stores.config())
+    }
+
+    /// Reads the configuration and the records of its organizations again, as they are now. Changes nothing.
+    pub fn read_config_again(&self) -> Reread {
+        self.stores().current_records().read_again()
+    }
+
+    /// Whether the current configuration gives the same as this one, from the same Stores.
+    pub fn is_in_use(&self, config: &Config) -> bool {
+        let current = self.config();
+        current.has_same_stores(config) && gives_the_same(&current, config)
     }
 
     /// The current Stores.

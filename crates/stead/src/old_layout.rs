@@ -18,27 +18,35 @@ use crate::stores::Stores;
 /// The directories of the older layout.
 pub(crate) const OLD_DIRECTORIES: [&str; 2] = ["agents", "teams"];
 
-/// What an organization still has in the older layout.
-#[derive(Debug, Default)]
-pub(crate) struct OldLayout {
-    organization: String,
+/// What an organization still has in the older layout, until its migration has finished.
+#[derive(Debug)]
+pub(crate) struct OldLayout<'o> {
+    organization: &'o Organization,
+    /// Whether there is one of the older directories. The migration removes them at its end.
+    exists: bool,
     /// The directory, `agents` or `teams`, that each id is in.
     directories: HashMap<String, &'static str>,
     /// The ids that have a directory in the present layout too. That one is used then.
     migrated: HashSet<String>,
 }
 
-impl OldLayout {
+impl<'o> OldLayout<'o> {
     /// Looks for the older layout in a Store. A Store that can't be read counts as one without it.
-    pub(crate) fn of(organization: &Organization, store: &Arc<dyn Store>) -> Self {
-        let mut layout = OldLayout { organization: organization.id().to_owned(), ..OldLayout::default() };
+    pub(crate) fn of(organization: &'o Organization, store: &Arc<dyn Store>) -> Self {
+        let (directories, migrated) = (HashMap::new(), HashSet::new());
+        let mut layout = OldLayout { organization, exists: false, directories, migrated };
         let Ok(vfs) = whole_store(store) else { return layout };
         for directory in OLD_DIRECTORIES {
-            for name in names_in(&vfs, &layout.path(directory)).unwrap_or_default() {
+            let path = layout.path(directory);
+            if !vfs.is_directory(&path).unwrap_or_default() {
+                continue;
+            }
+            layout.exists = true;
+            for name in names_in(&vfs, &path).unwrap_or_default() {
                 layout.directories.entry(name).or_insert(directory);
             }
         }
-        if !layout.directories.is_empty() {
+        if layout.exists {
             let migrated = names_in(&vfs, &layout.path(WORKSPACES_DIRECTORY)).unwrap_or_default();
             layout.migrated.extend(migrated);
         }
@@ -46,29 +54,32 @@ impl OldLayout {
     }
 
     fn path(&self, directory: &str) -> VfsPath {
-        VfsPath::parse(&format!("/organizations/{}/{directory}", self.organization))
+        VfsPath::parse(&format!("/organizations/{}/{directory}", self.organization.id()))
             .expect("ids were checked")
     }
 
-    /// Makes the Workspaces of what hasn't been migrated show the older directories, also under the older paths.
+    /// Makes the Workspaces of what hasn't been migrated show the older directories. The older paths stay for all of them until
+    /// the migration has finished: those of what has been migrated show the present directories.
     pub(crate) fn apply_to(&self, workspaces: &mut Vec<WorkspaceConfig>) {
-        if self.directories.is_empty() {
+        if !self.exists {
             return;
         }
         let mut under_old_paths = Vec::new();
         for workspace in workspaces.iter_mut() {
             let Some((owner, half)) = folder_parts(&workspace.prefix) else { continue };
-            let Some(directory) = self.directories.get(owner) else { continue };
-            let (Ok(owner_directory), Ok(prefix)) =
-                (self.path(directory).join(owner), VfsPath::parse(&format!("/{directory}/{owner}/{half}")))
-            else {
-                continue;
-            };
-            let path = owner_directory.join(half).expect("the half is a name");
-            let quota_root = workspace.quota_root.as_ref().map(|_| owner_directory);
-            let old = WorkspaceConfig { path, quota_root, ..workspace.clone() };
-            if !self.migrated.contains(owner) {
-                *workspace = old.clone();
+            let is_agent = self.organization.agent_index(owner).is_some();
+            let old_directory = self.directories.get(owner).copied();
+            let directory = old_directory.unwrap_or(if is_agent { "agents" } else { "teams" });
+            let Ok(prefix) = VfsPath::parse(&format!("/{directory}/{owner}/{half}")) else { continue };
+            let mut old = workspace.clone();
+            if old_directory.is_some()
+                && let Ok(owner_directory) = self.path(directory).join(owner)
+            {
+                old.path = owner_directory.join(half).expect("the half is a name");
+                old.quota_root = workspace.quota_root.as_ref().map(|_| owner_directory);
+                if !self.migrated.contains(owner) {
+                    *workspace = old.clone();
+                }
             }
             under_old_paths.push(WorkspaceConfig { prefix, ..old });
         }

@@ -119,7 +119,8 @@ impl Stores {
                 thread_registry: Arc::clone(&self.thread_registry),
             };
         }
-        let stores = Stores { folder_ids, ..Stores::of(config) };
+        let current_records = Arc::new(CurrentRecords::of_newer(config, &self.current_records));
+        let stores = Stores { folder_ids, current_records, ..Stores::of(config) };
         let remains = |key: &StoreKey| match key {
             StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
             StoreKey::Location(_) => false,

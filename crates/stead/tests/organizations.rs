@@ -211,6 +211,25 @@ fn f112_and_f113_both_folders_of_an_owner_share_its_quota() {
 }
 
 #[test]
+fn s25_a_conflict_of_an_undo_names_what_it_is_about_if_the_caller_may_still_see_it_and_no_other_folder() {
+    on_both_stores(|host| {
+        let marcus = host.stead("marcus");
+        for (half, expected) in [("shared", "/workspaces/team-hr/shared/a"), ("private", "/")] {
+            host.write("acme/agents.json", AGENTS);
+            std::thread::sleep(Duration::from_millis(40));
+            marcus.vfs().write(&*format!("/workspaces/team-hr/{half}/a"), "1").unwrap();
+            // Of the other team, he may read what is shared.
+            host.write("acme/agents.json", &AGENTS.replacen("team-hr", "team-fin", 1));
+            let undone =
+                host.stead("marcus").vfs().undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
+            let paths: Vec<_> = undone.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+            assert_eq!(paths, [expected], "{undone:?}");
+            assert!(undone.conflicts[0].why.contains("not in a Workspace that you may change"), "{undone:?}");
+        }
+    });
+}
+
+#[test]
 fn f150_an_agent_sees_the_history_of_its_folders_and_undoes_its_own_changes_there() {
     on_both_stores(|host| {
         let (marcus, catalyst) = (host.stead("marcus"), host.stead("catalyst"));
@@ -391,6 +410,112 @@ fn records_that_are_not_valid_leave_the_last_valid_ones_in_use() {
     assert!(error.contains("agents.json:1:"), "{error}");
 }
 
+impl Host {
+    /// Adds a second organization, with the same teams and agents.
+    fn add_globex(&self) {
+        fs::create_dir_all(self.path("globex")).unwrap();
+        self.write("globex/org.json", &ORG.replace("acme", "globex"));
+        self.write("globex/teams.json", TEAMS);
+        self.write("globex/agents.json", AGENTS);
+        let text = fs::read_to_string(self.path("stead.toml")).unwrap();
+        self.write("stead.toml", &format!("{text}[[organization]]\npath = \"globex\"\nstore = \"s\"\n"));
+    }
+}
+
+/// Marcus in another team.
+fn agents_with_marcus_in(team: &str) -> String {
+    AGENTS.replacen("team-hr", team, 1)
+}
+
+const HR: &str = "/workspaces/team-hr/private/a";
+
+#[test]
+fn f79_what_the_records_take_away_is_gone_whatever_is_wrong_with_another_organization_or_the_configuration() {
+    let stead_toml = |host: &Host, change: &dyn Fn(&str) -> String| {
+        let text = fs::read_to_string(host.path("stead.toml")).unwrap();
+        host.write("stead.toml", &change(&text));
+    };
+    type Mistake<'m> = (&'m str, &'m dyn Fn(&Host));
+    let mistakes: [Mistake<'_>; 8] = [
+        ("records that aren't JSON", &|host| host.write("acme/agents.json", "[{\"id\":")),
+        ("a record without an id", &|host| host.write("acme/teams.json", "[{}]")),
+        ("a missing file", &|host| fs::remove_file(host.path("acme/org.json")).unwrap()),
+        ("the other's id", &|host| host.write("acme/org.json", &ORG.replace("acme", "globex"))),
+        ("an unknown key", &|host| stead_toml(host, &|text| format!("{text}nonsense = 1\n"))),
+        ("no TOML", &|host| stead_toml(host, &|text| format!("{text}[["))),
+        ("an empty file", &|host| host.write("stead.toml", "")),
+        ("no file", &|host| fs::remove_file(host.path("stead.toml")).unwrap()),
+    ];
+    for (mistake, make) in mistakes {
+        let host = Host::new("virtual");
+        host.add_globex();
+        let marcus = Stead::open(&host.config(), "globex/marcus").unwrap();
+        marcus.vfs().write(HR, "1").unwrap();
+        make(&host);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(marcus.vfs().read(HR).is_ok(), "{mistake}");
+        host.write("globex/agents.json", &agents_with_marcus_in("team-fin"));
+        std::thread::sleep(Duration::from_millis(40));
+        denied(marcus.vfs().read(HR));
+        denied(marcus.vfs().write(HR, "2"));
+        // What they give again is there again.
+        host.write("globex/agents.json", AGENTS);
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(marcus.vfs().read(HR).is_ok(), "{mistake}");
+    }
+}
+
+#[test]
+fn f79_valid_records_in_the_configuration_file_are_followed_though_something_else_in_it_is_wrong() {
+    let text = |team: &str, rest: &str| {
+        let organization = |id: &str, agents: &str| {
+            format!(
+                "[[organization]]\nid = \"{id}\"\nstore = \"s\"\ntoolWhitelist = []\nteams = [{{ id = \"hr\" }}, {{ id = \"it\" }}]\nagents = [{agents}]\n"
+            )
+        };
+        let acme = organization("acme", &format!("{{ id = \"bob\" {rest} }}"));
+        let globex = organization("globex", &format!("{{ id = \"ann\", teamId = \"{team}\" }}"));
+        format!("[stores.s]\nkind = \"virtual\"\n{acme}{globex}")
+    };
+    for mistake in [", nonsense = 1", ", id = 3"] {
+        let host = Host::new("virtual");
+        host.write("stead.toml", &text("hr", ""));
+        let (ann, bob) = ("globex/ann", "acme/bob");
+        let [ann, bob] = [ann, bob].map(|agent| Stead::open(&host.config(), agent).unwrap());
+        ann.vfs().write("/workspaces/hr/private/a", "1").unwrap();
+        bob.vfs().write("/workspaces/bob/private/a", "1").unwrap();
+        host.write("stead.toml", &text("it", mistake));
+        std::thread::sleep(Duration::from_millis(40));
+        assert_eq!(ann.vfs().read("/workspaces/hr/private/a").is_err(), mistake.contains("nonsense"));
+        assert!(bob.vfs().read("/workspaces/bob/private/a").is_ok(), "its last valid records stay in use");
+    }
+}
+
+#[test]
+fn f166_a_missing_file_of_records_takes_rights_from_its_own_organization_alone() {
+    for file in ["org.json", "teams.json", "agents.json"] {
+        let host = Host::new("virtual");
+        host.add_globex();
+        let config = host.config();
+        let [acme, globex] =
+            ["acme/marcus", "globex/marcus"].map(|agent| Stead::open(&config, agent).unwrap());
+        for stead in [&acme, &globex] {
+            stead.vfs().write(HR, "1").unwrap();
+        }
+        fs::rename(host.path("acme").join(file), host.path("away")).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        denied(acme.vfs().read(HR));
+        assert_eq!(globex.vfs().read(HR).unwrap().bytes, b"1", "{file}");
+        // What is wrong with a file that comes back doesn't bring back rights that are gone.
+        fs::write(host.path("acme").join(file), "{").unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        denied(acme.vfs().read(HR));
+        fs::rename(host.path("away"), host.path("acme").join(file)).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+        assert!(acme.vfs().read(HR).is_ok());
+    }
+}
+
 #[test]
 fn the_files_of_the_records_cannot_be_reached_through_a_folder() {
     let host = Host::new("physical");
@@ -527,7 +652,8 @@ mod migration {
                 let content = store.read(format!("/organizations/acme/{path}").as_str()).unwrap().bytes;
                 assert_eq!(content, path.as_bytes());
             }
-            // What could not be moved is still at its old path, and what was moved only at its new one.
+            // What could not be moved is still at its old path. What was moved is at its new one, and its old path leads there
+            // until the migration has finished.
             let marcus = host.stead("marcus");
             for path in ["agents/marcus/private/a", "workspaces/marcus/private/a"] {
                 assert_eq!(marcus.vfs().read(format!("/{path}").as_str()).unwrap().bytes, path.as_bytes());
@@ -540,7 +666,54 @@ mod migration {
                 solo.vfs().read("/workspaces/solo/private/a").unwrap().bytes,
                 b"agents/solo/private/a"
             );
-            denied(solo.vfs().read("/agents/solo/private/a"));
+            assert_eq!(solo.vfs().read("/agents/solo/private/a").unwrap().bytes, b"agents/solo/private/a");
+            solo.vfs().write("/agents/solo/private/b", "late").unwrap();
+            let late = "/organizations/acme/workspaces/solo/private/b";
+            assert_eq!(whole_store(host).read(late).unwrap().bytes, b"late");
+            denied(marcus.vfs().read("/agents/solo/private/a"));
+            // The clashes are resolved.
+            for directory in ["agents/marcus", "agents/x", "teams/x"] {
+                let path = VfsPath::parse(&format!("/organizations/acme/{directory}")).unwrap();
+                let recursive = stead_core::vfs::RemoveOptions { recursive: true, ..Default::default() };
+                store.remove_directory(&path, recursive).unwrap();
+            }
+            let solo = host.stead("solo");
+            assert!(
+                solo.vfs().read("/agents/solo/private/a").is_ok(),
+                "the emptied directories are still there"
+            );
+            assert!(migrate(host, false).clashes.is_empty());
+            denied(host.stead("solo").vfs().read("/agents/solo/private/a"));
+            assert!(host.stead("solo").vfs().read("/workspaces/solo/private/a").is_ok());
+        });
+    }
+
+    #[test]
+    fn f149_s27_a_fork_from_before_the_migration_is_shown_before_and_after_it() {
+        on_both_stores(|host| {
+            let store = whole_store(host);
+            store.write("/organizations/acme/agents/marcus/shared/a", "one").unwrap();
+            let marcus = host.stead("marcus");
+            let _ = marcus.fork("/workspaces/marcus/shared", "draft").unwrap();
+            let forks = || {
+                let stead = host.stead("marcus");
+                let withheld: Vec<_> =
+                    stead.withheld_forks().unwrap().map(|fork| fork.name.to_string()).collect();
+                assert!(withheld.is_empty(), "{withheld:?}");
+                stead
+            };
+            assert_eq!(forks().vfs().read("/forks/draft/a").unwrap().bytes, b"one");
+            forks().vfs().write("/forks/draft/b", "two").unwrap();
+            assert!(migrate(host, false).clashes.is_empty());
+            assert_eq!(forks().vfs().read("/forks/draft/b").unwrap().bytes, b"two");
+            let refused = forks()
+                .merge_fork("draft", &stead_core::vfs::MergeOptions::default())
+                .unwrap_err()
+                .to_string();
+            assert!(refused.contains("was moved since the fork `draft` was made"), "{refused}");
+            // Its maker loses what it was made from.
+            host.write("acme/agents.json", &AGENTS.replacen("\"marcus\"", "\"other\"", 1));
+            assert!(Stead::open(&host.config(), "acme/marcus").is_err());
         });
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let config = session.config()?;
+    let config = session.config_without_records()?;
     let progress = Progress::new(session);
     let report = Stores::of(&config).backup(&args.file, &mut |bytes| progress.show(|| human::size(bytes)))?;
     drop(progress);

@@ -120,7 +120,7 @@ impl LiveEntry for LiveToolbox {
 /// Answers every line of standard input, even one that isn't a valid call. Each call has the forks and the rights that the agent has
 /// at that time.
 fn call_lines(answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
-    let steads = LiveSteads::of(&session.config()?);
+    let steads = LiveSteads::of(&session.config_of_agent()?);
     let identity = session.identity(&steads.config())?;
     steads.stores().open_audit()?;
     if identity.thread.is_some() {

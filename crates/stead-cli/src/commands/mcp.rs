@@ -57,7 +57,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 fn serve(args: Args, session: &mut Session) -> CommandResult {
     let mut result_format = ResultFormat::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
-        let config = session.config()?;
+        let config = session.config_of_agent()?;
         let (identity, token_format) = identity(&config, session)?;
         result_format = result_format.or(token_format);
         (config, identity)

@@ -54,7 +54,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.background {
         return run_in_background(session);
     }
-    let config = session.config()?;
+    let config = session.config_of_agent()?;
     check_no_overlap(&args.mount_point, &config)?;
     let _lock = server_lock::take(&config)?;
     let stead = session.stead_of_agent()?;

@@ -131,6 +131,12 @@ pub(super) fn report_revert(
             session.print_line(format_args!("{label} {}: {}", conflict.path, conflict.why))?;
         }
     }
+    for path in result.not_kept.iter().filter(|_| !refused) {
+        let label = session.paint(Colour::Yellow, format_args!("{:10}", "not kept"));
+        session.print_line(format_args!(
+            "{label} {path}: its present content is too large to be kept, so this can't be undone"
+        ))?;
+    }
     // What can be undone in spite of the conflicts.
     let has_rest = !result.undone.is_empty() || !result.changes.is_empty();
     if refused || !has_rest && !result.conflicts.is_empty() {
@@ -147,7 +153,8 @@ pub(super) fn report_revert(
         }
     } else if result.done && reverted == Reverted::Paths {
         let count = human::count(result.changes.len() as u64, "change", "changes");
-        session.say(format_args!("Restored with {count}; `stead undo` undoes the restore."));
+        let except = if result.not_kept.is_empty() { "" } else { ", except for what isn't kept" };
+        session.say(format_args!("Restored with {count}; `stead undo` undoes the restore{except}."));
     }
     if !result.left_out.is_empty() {
         let count =

@@ -11,7 +11,7 @@ use crate::{human, json};
 pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
-    let config = session.config()?;
+    let config = session.config_without_records()?;
     let progress = Progress::new(session);
     let verified = Stores::of(&config).verify(&mut |store, done| {
         progress.show(|| format!("{store}: {}", human::count(done, "piece", "pieces")))

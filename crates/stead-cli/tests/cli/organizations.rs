@@ -551,3 +551,128 @@ fn f146_and_f148_org_migrate_moves_the_older_layout_and_reports_what_it_cannot_m
         ("old".into(), "new".into())
     );
 }
+
+/// An organization in the older layout, with a file of the agent `ann`, and an operator that reaches all of the Store.
+fn older_layout(store: &str) -> TestDir {
+    let dir = TestDir::empty();
+    dir.file("files/.keep", "");
+    dir.file(
+        "stead.toml",
+        &format!(
+            "[stores.s]\n{store}\n[agents.op]\nhistory = true\n\
+             workspaces = [{{ prefix = \"/w\", store = \"s\", scope = \"rw\" }}]\n\
+             [[organization]]\nid = \"acme\"\nstore = \"s\"\n\
+             toolWhitelist = [\"read_file\", \"write_file\", \"undo\", \"restore\"]\n\
+             teams = [{{ id = \"hr\" }}, {{ id = \"lib\" }}]\n\
+             agents = [{{ id = \"ann\", teamId = \"hr\" }}, {{ id = \"bob\" }}]\n"
+        ),
+    );
+    for args in [
+        &["mkdir", "-p", "/w/organizations/acme/agents/ann/private", "--agent", "op"][..],
+        &["write", "/workspaces/ann/private/a.md", "one", "--agent", "ann"],
+    ] {
+        assert!(dir.stead(args.iter().copied()).status.success(), "{args:?}");
+    }
+    dir
+}
+
+const STORES: [&str; 2] = ["kind = \"virtual\"", "kind = \"physical\"\npath = \"files\""];
+
+#[test]
+fn f146_s24_a_restore_to_before_the_migration_removes_nothing() {
+    for store in STORES {
+        let dir = older_layout(store);
+        dir.run(["snapshot", "--label", "before", "--agent", "ann"]);
+        assert!(dir.stead(["org", "migrate"]).status.success());
+        let read = || dir.run(["cat", "/workspaces/ann/private/a.md", "--agent", "ann"]);
+        assert_eq!(read(), "one");
+        let all = dir.run(["restore", "/", "before", "--agent", "ann"]);
+        assert!(!all.contains("removed"), "{all}");
+        assert!(
+            all.contains(
+                "left out   /workspaces/ann/private: the directory of this Workspace was at another place"
+            ),
+            "{all}"
+        );
+        for path in ["/workspaces/ann/private", "/workspaces/ann/private/a.md"] {
+            let refused = dir.run(["restore", path, "before", "--agent", "ann"]);
+            assert!(
+                refused
+                    .contains("`/workspaces/ann/private` can't be restored: the directory of this Workspace"),
+                "{refused}"
+            );
+            assert!(!refused.contains("organizations"), "no path of the Store: {refused}");
+        }
+        assert_eq!(read(), "one");
+        // What has happened since can be restored.
+        dir.run(["snapshot", "--label", "after", "--agent", "ann"]);
+        dir.run(["write", "/workspaces/ann/private/a.md", "two", "--agent", "ann"]);
+        dir.run(["restore", "/", "after", "--agent", "ann"]);
+        assert_eq!(read(), "one");
+    }
+}
+
+#[test]
+fn s24_a_restore_of_everything_empties_no_workspace_whose_directory_did_not_exist_then() {
+    for store in STORES {
+        let dir = TestDir::empty();
+        dir.file("files/.keep", "");
+        let workspace = |name: &str| {
+            format!("{{ prefix = \"/{name}\", store = \"s\", path = \"/{name}\", scope = \"rw\" }}")
+        };
+        dir.file(
+            "stead.toml",
+            &format!(
+                "[stores.s]\n{store}\n[agents.a]\nworkspaces = [{}, {}]\n",
+                workspace("x"),
+                workspace("y")
+            ),
+        );
+        dir.run(["write", "/x/a", "1"]);
+        dir.run(["snapshot", "--label", "before"]);
+        dir.run(["write", "/x/b", "1"]);
+        dir.run(["write", "/y/a", "1"]);
+        let all = dir.run(["restore", "/", "before"]);
+        assert!(all.contains("removed    /x/b"), "{all}");
+        assert!(
+            all.contains("left out   /y: the directory of this Workspace didn't exist at that time"),
+            "{all}"
+        );
+        assert_eq!(dir.run(["cat", "/y/a"]), "1");
+        // Whoever names the Workspace means it.
+        let named = dir.run(["restore", "/y", "before"]);
+        assert!(named.contains("removed    /y/a"), "{named}");
+    }
+}
+
+#[test]
+fn f138_check_counts_only_tools_that_exist() {
+    let dir = TestDir::empty();
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"virtual\"\n[[organization]]\nid = \"acme\"\nstore = \"s\"\n\
+         toolWhitelist = [\"read_file\", \"raed_file\", \"teleport\"]\nteams = []\nagents = [{ id = \"ann\" }]\n",
+    );
+    let text = dir.run(["org", "check"]);
+    assert!(text.contains("1 allowed tool."), "{text}");
+}
+
+#[test]
+fn s26_a_restore_says_what_of_it_cannot_be_undone() {
+    let dir = TestDir::empty();
+    dir.file("files/.keep", "");
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"physical\"\npath = \"files\"\nkeep = { file_bytes = \"10B\" }\n\
+         [agents.a]\nworkspaces = [{ prefix = \"/w\", store = \"s\", scope = \"rw\" }]\n",
+    );
+    dir.run(["snapshot", "--label", "before"]);
+    dir.run(["write", "/w/large", "more than ten bytes"]);
+    dir.run(["write", "/w/small", "few"]);
+    let lost = "not kept   /w/large: its present content is too large to be kept, so this can't be undone";
+    let planned = dir.run(["restore", "/", "before", "--dry-run"]);
+    assert!(planned.contains(lost) && !planned.contains("/w/small:"), "{planned}");
+    let done = dir.run(["restore", "/", "before"]);
+    assert!(done.contains(lost), "{done}");
+    assert!(done.contains("`stead undo` undoes the restore, except for what isn't kept."), "{done}");
+}

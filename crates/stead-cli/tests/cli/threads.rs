@@ -535,3 +535,20 @@ fn s14_a_server_can_serve_callers_of_this_machine_in_one_thread() {
     assert_eq!(ok(&dir, &["--thread", "desk", "cat", "/project/a"]), "1");
     server.end();
 }
+
+#[test]
+fn s12_an_archive_says_that_what_another_process_has_in_memory_is_left_out() {
+    let dir = TestDir::empty();
+    dir.file(
+        "stead.toml",
+        "[stores.m]\nkind = \"memory\"\n[agents.a]\nscope = \"thread\"\n\
+         workspaces = [{ prefix = \"/m\", store = \"m\", scope = \"rw\", per = \"thread\" }]\n",
+    );
+    let mut server = crate::serving::Launched::new(dir.command(["mcp", "--thread", "one"]));
+    server.initialize();
+    let arguments = serde_json::json!({ "path": "/m/a", "content": "x" });
+    server.request("tools/call", serde_json::json!({ "name": "write_file", "arguments": arguments }));
+    let output = dir.run(["threads", "archive", "one", "one.tar"]);
+    assert!(output.contains("left out `/m`: another process uses the thread"), "{output}");
+    server.stop();
+}

@@ -17,5 +17,6 @@ mod mounts;
 mod office;
 mod properties;
 mod scenarios;
+mod two_organizations;
 mod unreadable;
 mod whitelists;

@@ -47,6 +47,44 @@ fn f69_a_mount_refuses_what_the_records_take_away_and_the_forks_of_it() {
 }
 
 #[test]
+fn f79_size_and_times_of_a_file_are_withheld_with_its_folder_open_or_not() {
+    let office = Office::example();
+    let config = fs::read_to_string(office.path("stead.toml")).unwrap();
+    office.replace(
+        "stead.toml",
+        &config.replace("kind = \"physical\"\npath = \"files\"", "kind = \"virtual\""),
+    );
+    let names = ["open.md", "polled.md"].map(|name| format!("workspaces/team-hr/private/{name}"));
+    for name in &names {
+        office.stead(["write", &format!("/{name}"), "12345", "--agent", "agent-catalyst"]);
+    }
+    let root = office.path("mnt");
+    fs::create_dir(&root).unwrap();
+    let _mounted = mount(&office, "agent-marcus");
+    let size = |name: &str| fs::metadata(root.join(name)).map(|metadata| metadata.len());
+    let open = fs::File::open(root.join(&names[0])).unwrap();
+    for name in &names {
+        assert_eq!(size(name).unwrap(), 5);
+    }
+    office.change_records("agents.json", r#""Marcus", "teamId": "team-hr""#, r#""Marcus""#);
+    // Twice as long as records count as current, and as the kernel may answer from its cache.
+    std::thread::sleep(std::time::Duration::from_millis(80));
+    let denied = Some(rustix::io::Errno::ACCESS.raw_os_error());
+    for name in &names {
+        assert_eq!(size(name).unwrap_err().raw_os_error(), denied, "{name}");
+    }
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), denied);
+    for name in &names {
+        office.stead(["append", &format!("/{name}"), "6789", "--agent", "agent-catalyst"]);
+        assert_eq!(size(name).unwrap_err().raw_os_error(), denied, "{name}");
+    }
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), denied);
+    office.change_records("agents.json", r#""Marcus""#, r#""Marcus", "teamId": "team-hr""#);
+    wait_until("the right is back", || size(&names[0]).is_ok_and(|size| size == 9));
+    assert_eq!(open.metadata().unwrap().len(), 9);
+}
+
+#[test]
 fn a_member_cannot_change_the_permission_bits_of_its_teams_folders() {
     let office = Office::example();
     let root = office.path("mnt");

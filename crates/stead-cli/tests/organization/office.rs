@@ -85,10 +85,16 @@ impl Office {
         records
     }
 
+    /// What servers have printed on standard error.
+    pub(crate) fn server_log(&self) -> String {
+        fs::read_to_string(self.path("server.log")).unwrap()
+    }
+
     /// Starts a server.
     pub(crate) fn serve(&self) -> Server<'_> {
         let mut command = self.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let log = fs::File::options().create(true).append(true).open(self.path("server.log")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let start: Value = serde_json::from_str(&line).unwrap();

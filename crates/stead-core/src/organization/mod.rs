@@ -155,6 +155,25 @@ impl Organization {
         &self.settings
     }
 
+    /// The same organization with other settings.
+    pub fn with_settings(self, settings: OrganizationSettings) -> Self {
+        Organization { settings, ..self }
+    }
+
+    /// The same organization without teams and agents, so that nobody has rights by it.
+    pub fn without_members(&self) -> Self {
+        Organization {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            tools: self.tools.clone(),
+            settings: self.settings.clone(),
+            teams: Vec::new(),
+            agents: Vec::new(),
+            team_by_id: HashMap::new(),
+            agent_by_id: HashMap::new(),
+        }
+    }
+
     /// Which tools its agents may have.
     pub fn tools(&self) -> &ToolRule {
         &self.tools
@@ -258,14 +277,33 @@ impl Organization {
         directory.expect("ids were checked")
     }
 
-    /// The folder whose directory in the Store is this one, or contains it.
+    /// The folder whose directory in the Store is this one, or contains it. Its directory in the older layout,
+    /// `agents/{id}` or `teams/{id}`, counts too.
     pub fn folder_at(&self, directory: &VfsPath) -> Option<Folder> {
-        let (_, below) = directory.as_str().split_once(&format!("/{WORKSPACES_DIRECTORY}/"))?;
-        let mut parts = below.split('/');
-        let (owner_id, half) = (parts.next()?, parts.next()?);
+        self.folder_and_rest(directory).map(|(folder, _)| folder)
+    }
+
+    /// Where something in a folder is in the present layout, if this is its path in the older one; the same path otherwise.
+    pub fn in_present_layout(&self, path: &VfsPath) -> VfsPath {
+        let present =
+            self.folder_and_rest(path).map(|(folder, rest)| self.folder_directory(folder).join(rest));
+        present.and_then(Result::ok).unwrap_or_else(|| path.clone())
+    }
+
+    /// The folder that has a path in the Store, in either layout, and the path in it.
+    fn folder_and_rest<'p>(&self, path: &'p VfsPath) -> Option<(Folder, &'p str)> {
+        let below = path.as_str().strip_prefix(&format!("/organizations/{}/", self.id))?;
+        let (directory, below) = below.split_once('/')?;
+        let (owner_id, below) = below.split_once('/')?;
+        let (half, rest) = below.split_once('/').unwrap_or((below, ""));
         let visibility = Visibility::ALL.into_iter().find(|visibility| visibility.as_str() == half)?;
-        let folder = self.folder(owner_id, visibility)?;
-        directory.strip_prefix(&self.folder_directory(folder)).map(|_| folder)
+        let is_its_kind = match directory {
+            WORKSPACES_DIRECTORY => true,
+            "agents" => self.agent_index(owner_id).is_some(),
+            "teams" => self.agent_index(owner_id).is_none(),
+            _ => false,
+        };
+        is_its_kind.then(|| self.folder(owner_id, visibility)).flatten().map(|folder| (folder, rest))
     }
 }
 

@@ -410,6 +410,16 @@ fn a_directory_of_the_store_belongs_to_the_folder_that_contains_it() {
     for folder in ["marcus", "marcus/privately", "nobody/private"] {
         assert_eq!(at(&format!("{all}/{folder}")), None, "{folder}");
     }
+    // In the older layout, agents and teams have directories of their own.
+    let older = |path: &str| format!("/organizations/acme/{path}");
+    assert_eq!(at(&older("agents/marcus/private/a")), Some(folder(&acme, "marcus/private")));
+    assert_eq!(at(&older("teams/team-hr/shared")), Some(folder(&acme, "team-hr/shared")));
+    for path in ["teams/marcus/private", "agents/team-hr/shared", "other/marcus/private"] {
+        assert_eq!(at(&older(path)), None, "{path}");
+    }
+    let present = |path: &str| acme.in_present_layout(&VfsPath::parse(&older(path)).unwrap()).to_string();
+    assert_eq!(present("agents/marcus/private/a/b"), older("workspaces/marcus/private/a/b"));
+    assert_eq!(present("teams/marcus/private"), older("teams/marcus/private"));
 }
 
 #[test]

@@ -16,7 +16,8 @@ impl ToolRule {
         ToolRule { blacklist: tools.into_iter().map(Into::into).collect(), ..ToolRule::default() }
     }
 
-    fn allows(&self, tool: &str) -> bool {
+    /// Whether the rule allows a tool.
+    pub fn allows(&self, tool: &str) -> bool {
         let is_listed = self.whitelist.as_ref().is_none_or(|whitelist| whitelist.contains(tool));
         is_listed && !self.blacklist.contains(tool)
     }

@@ -13,7 +13,7 @@ use crate::monitor::CallMonitor;
 use crate::name::escape_name;
 use crate::store::{
     Attr, CompanionRecord, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent,
-    ShortTag, Side, StorePath, TagRef, VersionTag,
+    ShortTag, Side, StorePath, TagRef, Usage, VersionTag,
 };
 
 /// Steps that are applied together, with their preconditions and companion records.
@@ -77,6 +77,9 @@ impl Change {
         }
     }
 }
+
+/// Hardly any edit makes a file larger by more bytes than this.
+const LARGE_EDIT: u64 = 1 << 20;
 
 /// One step of a change.
 ///
@@ -190,6 +193,22 @@ pub enum Step {
 }
 
 impl Step {
+    /// How much the step can add to what one agent uses, at most; `None` if that depends on what is there. Of an edit, it is an
+    /// estimate.
+    pub(crate) fn largest_addition(&self) -> Option<Usage> {
+        match self {
+            Step::Write { content, .. } | Step::Append { content, .. } => {
+                Some(Usage { bytes: content.size(), files: 1 })
+            }
+            Step::Symlink { .. } => Some(Usage { bytes: 0, files: 1 }),
+            Step::Edit { .. } => Some(Usage { bytes: LARGE_EDIT, files: 0 }),
+            Step::Mkdir { .. } | Step::Remove { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
+                Some(Usage::default())
+            }
+            Step::Copy { .. } => None,
+        }
+    }
+
     /// The path that the step leaves something at or removes it from: for a rename or a copy the new path.
     pub fn path(&self) -> &NodePath {
         match self {

@@ -155,6 +155,8 @@ struct ToolContext<'a> {
     folders: Option<&'a FolderCall<'a>>,
     /// Whether some offered tool takes version tags.
     takes_tags: bool,
+    /// Whether a tool that lists the keys of the State is offered.
+    lists_keys: bool,
 }
 
 impl ToolContext<'_> {
@@ -233,7 +235,7 @@ impl Tool {
 
     /// Whether the tool is useful because of the State, whatever the Workspaces are.
     fn works_on_state(&self) -> bool {
-        self.offered == OfferedWhen::WithState || self.name == "undo"
+        self.offered == OfferedWhen::WithState || matches!(self.name, "undo" | "restore" | "snapshot")
     }
 
     /// Whether the tool changes anything.

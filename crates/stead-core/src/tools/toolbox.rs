@@ -274,7 +274,9 @@ impl Toolbox {
             ApprovalAnswer::Approved(grant) => grant.fork_state,
             _ => None,
         };
-        let context = ToolContext { vfs: &vfs, snapshots, forks, approved_fork, folders, takes_tags };
+        let lists_keys = crate::tools::tool("state_list").is_some_and(|tool| self.offers(tool));
+        let context =
+            ToolContext { vfs: &vfs, snapshots, forks, approved_fork, folders, takes_tags, lists_keys };
         let result = match tool.offered {
             OfferedWhen::Always | OfferedWhen::WithState => (tool.run)(&context, &mut arguments),
             // These tools look up a revision or a folder before they call the Vfs, or call it twice, and still get one

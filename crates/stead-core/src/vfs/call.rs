@@ -25,6 +25,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{
     Applied, Change, CompanionRecord, LeaseId, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
+    Usage,
 };
 use crate::vfs::batch::common_directory;
 use crate::vfs::compound::CompoundOperation;
@@ -314,6 +315,7 @@ impl<'v> Call<'v> {
             tool: self.recorded_tool(),
             at: self.shared().clock.now(),
         };
+        self.make_room(&steps);
         let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
         // A call that commits a draft holds the guard already.
         let _guard =
@@ -379,6 +381,20 @@ impl<'v> Call<'v> {
         self.success_recorded.set(success_recorded);
         self.announced.set(self.announced.get() || !success_recorded);
         Ok(applied)
+    }
+
+    /// Removes the keys of the State that have expired if this change may need their room: nobody can list or delete them. A
+    /// failure is left to the change, which is refused then.
+    fn make_room(&self, steps: &[Step]) {
+        let shared = self.shared();
+        if shared.router.state().is_none() {
+            return;
+        }
+        let added =
+            steps.iter().try_fold(Usage::default(), |sum, step| Some(sum.plus(step.largest_addition()?)));
+        if !steps.is_empty() && shared.quotas.may_exceed_stead(added).unwrap_or(true) {
+            let _ = shared.remove_expired_keys();
+        }
     }
 
     /// Puts the lease of the call's thread into a change, for the Store to check. A Store of another database can't check

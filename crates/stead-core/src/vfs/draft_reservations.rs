@@ -128,6 +128,18 @@ impl Reservation {
         // Before it refuses, it asks the Stores: cached usage may be out of date.
         let reservations = Arc::clone(&self.reservations);
         let _guard = reservations.change_lock.write();
+        match self.reserve_fresh(shared, total) {
+            Err(StoreError::OverQuota { .. })
+                if shared.remove_expired_keys().is_ok_and(|removed| removed > 0) =>
+            {
+                self.reserve_fresh(shared, total)
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// Reserves `total` bytes by what the Stores say is used.
+    fn reserve_fresh(&mut self, shared: &VfsShared, total: u64) -> StoreResult<()> {
         let mut used = Vec::with_capacity(self.quotas.len());
         for (quota, _) in &self.quotas {
             let started = Instant::now();

@@ -111,6 +111,9 @@ pub trait CurrentRights: fmt::Debug + Send + Sync {
     /// Whether the caller may still do this in a Workspace, whose scope allows it.
     fn allow(&self, workspace: &Workspace, access: Access) -> bool;
 
+    /// Whether the rights in a Workspace may be taken away while the `Vfs` is in use.
+    fn may_withdraw(&self, workspace: &Workspace) -> bool;
+
     /// Whether the caller may still use a tool that it is offered.
     fn allow_tool(&self, tool: &str) -> bool;
 }

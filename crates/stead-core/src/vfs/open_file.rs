@@ -619,6 +619,11 @@ impl OpenFile {
         self.node.state.read().content.attr().tag
     }
 
+    /// Fails if the caller has lost the right that it opened the file with.
+    pub fn check_still_allowed(&self) -> Result<()> {
+        self.check_rights(if self.options.read { Access::Read } else { Access::Write })
+    }
+
     /// Fails if the caller has lost the right to do this in the Workspace that the file was opened in.
     fn check_rights(&self, access: Access) -> Result<()> {
         match self.vfs.shared.router.route(&self.resolved_path) {

@@ -104,6 +104,18 @@ impl QuotaTable {
         of_workspaces.map(|(index, quota)| (*index, quota.limits)).chain(of_stead).collect()
     }
 
+    /// Whether the stead's own quota would be exceeded if this much were added, as far as the Stores know now. `None` as the
+    /// addition means that it isn't known.
+    pub(super) fn may_exceed_stead(&self, added: Option<Usage>) -> StoreResult<bool> {
+        if self.stead.bytes.is_none() && self.stead.files.is_none() {
+            return Ok(false);
+        }
+        let Some(added) = added else { return Ok(true) };
+        let wanted = self.usage(self.limited.len())?.plus(added);
+        let exceeds = |limit: Option<u64>, wanted: u64| limit.is_some_and(|limit| wanted > limit);
+        Ok(exceeds(self.stead.bytes, wanted.bytes) || exceeds(self.stead.files, wanted.files))
+    }
+
     /// How much of a quota the Stores say is used.
     pub(super) fn usage(&self, quota: QuotaIndex) -> StoreResult<Usage> {
         match self.limited.get(quota) {

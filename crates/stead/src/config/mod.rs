@@ -48,6 +48,7 @@ mod workspace_location;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use stead_core::hide::{HideGlobs, is_hidden_by_default};
@@ -64,7 +65,9 @@ pub use directories::ScopedDirectory;
 pub use host_check::HostReport;
 pub use keys::json_schema;
 pub use nearest::nearest;
-pub use organizations::{AmbiguousAgent, OrganizationConfig, RecordKind};
+pub use organizations::{
+    AmbiguousAgent, OrganizationConfig, RecordKind, RecordsInUse, Reread, UnusedFile, UnusedRecords,
+};
 pub use stead_core::organization::Membership;
 pub(crate) use thread_directories::{ThreadBarrier, thread_directory};
 pub use threads::{DEFAULT_IDLE_TIMEOUT, FilesPer, SteadScope, ThreadSource};
@@ -97,8 +100,15 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
-    /// The file as it was before it was read; `None` if only a text was parsed.
+    /// Whether the file was read, and not only a text parsed.
+    was_read: bool,
+    /// The file as it was before it was read; `None` if it wasn't read or is missing.
     fingerprint: Option<FileFingerprint>,
+    /// The files with the records of all organizations, in the order of the configuration file.
+    record_files: Vec<PathBuf>,
+    /// Of two configurations, the one with the higher number was read later.
+    read_number: u64,
+    unused_records: Vec<UnusedRecords>,
     record_fingerprints: RecordFingerprints,
     warnings: Vec<ConfigDiagnostic>,
     host_checks: Vec<HostCheck>,
@@ -255,12 +265,16 @@ impl Config {
     /// Reads a file, and checks on the host that no Workspace gives access to what another one withholds, and that no two
     /// Stores contradict each other.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
-        let config = Config::read(file)?;
-        let problems = config.contradictions();
+        Config::read(file)?.without_contradictions()
+    }
+
+    /// The same configuration, if nothing in it contradicts anything else.
+    fn without_contradictions(self) -> Result<Config, ConfigError> {
+        let problems = self.contradictions();
         if problems.is_empty() {
-            Ok(config)
+            Ok(self)
         } else {
-            Err(ConfigProblems { file: file.to_owned(), problems, warnings: config.warnings }.into())
+            Err(ConfigProblems { file: self.file, problems, warnings: self.warnings }.into())
         }
     }
 
@@ -268,44 +282,29 @@ impl Config {
     /// answer.
     pub fn read(file: &Path) -> Result<Config, ConfigError> {
         let fingerprint = FileFingerprint::of(file);
+        Ok(Config { was_read: true, fingerprint, ..Config::read_parsed(file)?.into_valid()? })
+    }
+
+    fn read_parsed(file: &Path) -> Result<ParsedConfig, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), kind: error.kind() })?;
-        Ok(Config { fingerprint, ..Config::parse(&text, file)? })
+        Ok(ParsedConfig::parse(&text, file)?)
     }
 
     /// Parses the text of a file. Relative paths in it are relative to the directory of `file`. Reads the records of
     /// organizations that are in files of their own.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
-        let document = Document::new(text);
-        let (table, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            document.add_problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
-        }
-        // After a syntax error, the rest of the file isn't reliable, so syntax errors are reported alone.
-        let parts = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
-        let (problems, warnings, host_checks) = document.finish();
-        match parts {
-            Some(tables) if problems.is_empty() => Ok(Config {
-                file: file.to_owned(),
-                follows_file: true,
-                database: tables.database,
-                stores: tables.stores,
-                agents: tables.agents,
-                organizations: tables.organizations.all,
-                fingerprint: None,
-                record_fingerprints: tables.organizations.fingerprints,
-                audit: tables.audit,
-                history: tables.history,
-                warnings,
-                host_checks,
-            }),
-            _ => Err(ConfigError::Invalid(ConfigProblems { file: file.to_owned(), problems, warnings })),
-        }
+        Ok(ParsedConfig::parse(text, file)?.into_valid()?)
     }
 
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Whether this configuration was read later than another one.
+    pub(crate) fn is_newer_than(&self, other: &Config) -> bool {
+        self.read_number > other.read_number
     }
 
     /// The fingerprint that its file had before it was read; `None` if it wasn't read from a file.
@@ -353,6 +352,79 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
+/// A configuration file without syntax errors, with everything that is wrong with it.
+struct ParsedConfig {
+    file: PathBuf,
+    tables: ConfigTables,
+    /// The mistakes in the file itself. Those in files of records are with their organizations.
+    problems: Vec<ConfigDiagnostic>,
+    warnings: Vec<ConfigDiagnostic>,
+    host_checks: Vec<HostCheck>,
+}
+
+impl ParsedConfig {
+    fn parse(text: &str, file: &Path) -> Result<ParsedConfig, ConfigProblems> {
+        let document = Document::new(text);
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            document.add_problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
+        }
+        // After a syntax error, the rest of the file isn't reliable, so syntax errors are reported alone.
+        let tables = errors.is_empty().then(|| read_tables(&document, table.get_ref(), directory_of(file)));
+        let (problems, warnings, host_checks) = document.finish();
+        let file = file.to_owned();
+        match tables {
+            Some(tables) => Ok(ParsedConfig { file, tables, problems, warnings, host_checks }),
+            None => Err(ConfigProblems { file, problems, warnings }),
+        }
+    }
+
+    /// The configuration, if nothing is wrong with it or with any records.
+    fn into_valid(mut self) -> Result<Config, ConfigProblems> {
+        let organizations = std::mem::take(&mut self.tables.organizations);
+        let (record_files, fingerprints) = (organizations.files(), organizations.fingerprints.clone());
+        let organizations = organizations.into_valid(&self.tables.agents, &mut self.problems);
+        self.problems.sort();
+        match self.problems.is_empty() {
+            true => {
+                self.tables.organizations.fingerprints = fingerprints;
+                Ok(self.into_config(organizations, record_files))
+            }
+            false => {
+                let ParsedConfig { file, problems, warnings, .. } = self;
+                Err(ConfigProblems { file, problems, warnings })
+            }
+        }
+    }
+
+    fn into_config(self, organizations: Vec<OrganizationConfig>, record_files: Vec<PathBuf>) -> Config {
+        let ParsedConfig { file, tables, warnings, host_checks, .. } = self;
+        Config {
+            file,
+            follows_file: true,
+            database: tables.database,
+            stores: tables.stores,
+            agents: tables.agents,
+            organizations,
+            was_read: false,
+            fingerprint: None,
+            record_files,
+            read_number: next_read_number(),
+            unused_records: Vec::new(),
+            record_fingerprints: tables.organizations.fingerprints,
+            audit: tables.audit,
+            history: tables.history,
+            warnings,
+            host_checks,
+        }
+    }
+}
+
+fn next_read_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 struct ConfigTables {
     database: DatabaseConfig,
     stores: BTreeMap<String, StoreConfig>,
@@ -373,7 +445,7 @@ fn read_tables(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -
     let hide = agents::hide_globs(&top);
     let ttl = ttl::read(&top);
     let agents = agents::agents(document, &top, (&stores.names, &stores.valid), hide.as_deref(), ttl);
-    let organizations = organizations::read(&top, directory, &stores.names, &agents, hide.as_deref(), ttl);
+    let organizations = organizations::read(&top, directory, &stores.names, hide.as_deref(), ttl);
     let audit = read_audit(&top);
     let history = amount::read_history(&top);
     top.reject_unknown_keys();

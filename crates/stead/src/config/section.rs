@@ -45,6 +45,18 @@ impl<'t> Document<'t> {
         }
     }
 
+    /// Does something, and returns the mistakes that it reported apart from the others.
+    pub(super) fn collect_problems<T>(&self, act: impl FnOnce() -> T) -> (T, Vec<ConfigDiagnostic>) {
+        let others = self.problems.borrow().len();
+        let result = act();
+        (result, self.problems.borrow_mut().split_off(others))
+    }
+
+    /// Reports mistakes that were collected.
+    pub(super) fn add_problems(&self, problems: impl IntoIterator<Item = ConfigDiagnostic>) {
+        self.problems.borrow_mut().extend(problems);
+    }
+
     /// Reports something that has no effect.
     pub(super) fn add_warning(&self, span: &Range<usize>, message: impl Into<String>) {
         self.warnings.borrow_mut().push(ConfigDiagnostic::at(self.position(span), &message.into()));

@@ -12,12 +12,13 @@ use stead_core::{AccessScope, CallMonitor, Clock, ErrorKind, Identity, SystemClo
 use stead_stores::{EndWhen, ThreadKey};
 use tar::{EntryType, Header};
 
+use crate::config::{StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::threads::{DestroyedThread, Threads};
 use crate::transfer::{
-    ARCHIVE_FACTS_DIRECTORY, CompareBy, ExportDestination, NoObserver, OnExisting, TransferObserver,
-    TransferTotals, write_archive_file,
+    ARCHIVE_FACTS_DIRECTORY, CompareBy, ExportDestination, NoObserver, OmittedEntry, OnExisting,
+    TransferObserver, TransferTotals, write_archive_file,
 };
 
 /// How many changes the log of an archive has at most: the newest ones.
@@ -79,8 +80,15 @@ impl Threads<'_> {
         // Opening its stead would make it.
         self.record(key)?;
         let identity = Identity::agent(&key.agent).with_thread(&key.thread);
+        let mut in_memory = Vec::new();
         let stead = Stead::open_adjusted(self.stores, &identity, |agent| {
             agent.workspaces.retain(Self::is_own);
+            let is_in_memory = |workspace: &&WorkspaceConfig| {
+                let store = self.stores.config().stores.get(&workspace.store);
+                matches!(store, Some(StoreConfig::Memory))
+            };
+            let prefixes = agent.workspaces.iter().filter(is_in_memory);
+            in_memory.extend(prefixes.map(|workspace| workspace.prefix.clone()));
             for workspace in &mut agent.workspaces {
                 workspace.scope = AccessScope::ReadOnly;
                 (workspace.protect, workspace.hide) = (Some(Vec::new()), Some(Vec::new()));
@@ -90,6 +98,8 @@ impl Threads<'_> {
         // After the lease was taken: who comes later has a later one.
         let is_alone = self.record(key)?.leases == 1;
         let error_kind = |error: &Error| Some(error.kind());
+        // What another process has in memory can't be read here.
+        let elsewhere = if is_alone { Vec::new() } else { in_memory };
         let watched = monitor.map_or_else(|| stead.clone(), |monitor| stead.watched(monitor));
         let totals = watched.compound("thread.archive", "/", error_kind, |stead| match destination {
             ArchiveDestination::File(path, existing) => {
@@ -105,6 +115,13 @@ impl Threads<'_> {
             }
             ArchiveDestination::Stream(mut writer) => write_archive(stead, &mut writer, observer),
         })?;
+        let mut totals = totals;
+        for prefix in elsewhere {
+            totals.skipped += 1;
+            let (path, reason) = (prefix.to_string(), ELSEWHERE.to_owned());
+            observer.omitted(&OmittedEntry { path, reason });
+            observer.progressed(&totals);
+        }
         let epoch = lease.filter(|_| is_alone).map(|lease| lease.epoch);
         Ok(ArchivedThread { totals, key: key.clone(), epoch, _stead: stead })
     }
@@ -115,7 +132,7 @@ impl Threads<'_> {
     /// Other users of the thread in this process are not noticed, unless a call of theirs runs.
     pub fn destroy_archived(&self, archived: &ArchivedThread) -> Result<Option<DestroyedThread>> {
         let ThreadKey { agent, thread } = &archived.key;
-        if archived.totals.refused > 0 {
+        if archived.totals.refused > 0 || archived.totals.skipped > 0 {
             return Err(Error::ThreadInUse(format!(
                 "the thread `{thread}` of the agent `{agent}` was not destroyed, because the archive doesn't have all of its \
                  files"
@@ -149,6 +166,10 @@ fn write_archive(
     writer.flush().map_err(archive_error)?;
     Ok(totals)
 }
+
+/// Why a Workspace on a Memory Store isn't in an archive.
+const ELSEWHERE: &str =
+    "another process uses the thread, and what it has in memory can't be archived by this one";
 
 fn archive_error(cause: io::Error) -> Error {
     Error::host("the archive can't be written", cause)

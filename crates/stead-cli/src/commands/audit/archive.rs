@@ -24,7 +24,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let directory = match args.to {
         Some(directory) => directory,
-        None => session.config()?.audit_directory().join("archive"),
+        None => session.config_without_records()?.audit_directory().join("archive"),
     };
     let archived = match open_access(session)? {
         Some(access) => access.archive(args.before, &directory).map_err(stead::Error::from)?,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use stead::vfs::IntoPath;
-use stead::{AuditAccess, AuditQuery, FactName, OperationId, OperationIdPrefix, Timestamp};
+use stead::{AuditAccess, AuditQuery, Config, FactName, OperationId, OperationIdPrefix, Timestamp};
 
 use crate::command_error::CommandError;
 use crate::commands::parse_time;
@@ -39,7 +39,8 @@ pub(super) struct AuditFilter {
 /// The full name of the agent that `--agent` names. Records of an agent that isn't configured any more are found by its name.
 fn named_agent(session: &Session) -> Option<String> {
     let name = session.named_agent()?;
-    let full_name = session.config().ok().and_then(|config| session.agent(&config).ok());
+    let config = session.config_file().ok().and_then(|file| Config::load_usable(&file).ok());
+    let full_name = config.and_then(|config| session.agent(&config).ok());
     Some(full_name.unwrap_or_else(|| name.to_owned()))
 }
 

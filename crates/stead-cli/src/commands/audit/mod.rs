@@ -54,7 +54,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 
 /// The audit records, or `None` if none was ever written.
 fn open_access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
-    let config = session.config()?;
+    let config = session.config_without_records()?;
     Ok(Stores::of(&config).audit_access()?)
 }
 

@@ -1,3 +1,6 @@
+use stead::organization::Organization;
+use stead::tools::tool;
+
 use super::require_organization;
 use crate::command_error::CommandResult;
 use crate::commands::config::Findings;
@@ -31,12 +34,15 @@ pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
             human::escape_text(acme.id()),
             human::count(acme.teams().len() as u64, "team", "teams"),
             human::count(acme.agents().len() as u64, "agent", "agents"),
-            human::count(
-                acme.tools().whitelist.as_ref().map_or(0, |tools| tools.len() as u64),
-                "allowed tool",
-                "allowed tools"
-            ),
+            human::count(known_tools(acme), "allowed tool", "allowed tools"),
         ))?;
     }
     Ok(findings.exit())
+}
+
+/// How many of the tools that an organization lists it allows, and there are.
+fn known_tools(organization: &Organization) -> u64 {
+    let rule = organization.tools();
+    let is_counted = |name: &&String| tool(name).is_some() && rule.allows(name);
+    rule.whitelist.iter().flatten().filter(is_counted).count() as u64
 }

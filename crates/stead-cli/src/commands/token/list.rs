@@ -9,7 +9,7 @@ use crate::{human, json};
 pub(crate) struct Args {}
 
 pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
-    let tokens = Tokens::of(&session.config()?).list()?;
+    let tokens = Tokens::of(&session.config_without_records()?).list()?;
     if tokens.is_empty() {
         session.say("There are no tokens.");
     }

@@ -12,7 +12,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let token = Tokens::of(&session.config()?).revoke(&args.id)?;
+    let token = Tokens::of(&session.config_without_records()?).revoke(&args.id)?;
     if session.wants_json() {
         session.print_json(&json::token(&token))?;
     } else {

@@ -106,6 +106,9 @@ const REVERT_OUTPUT: [Field; 7] = [
     Field::required("truncated", FieldType::Flag, "Whether the text leaves paths out."),
 ];
 
+/// Why content isn't kept.
+const NOT_KEPT: &str = "its present content is too large to be kept";
+
 /// The most paths of each kind that one reply lists.
 const MAX_SHOWN: usize = 200;
 
@@ -116,8 +119,16 @@ fn revert_reply(
     (verb, success_prefix): (&str, &str),
     on_conflict: OnConflict,
 ) -> Reply {
-    let RevertResult { operation, undone: operations, incomplete, changes, conflicts, left_out, done } =
-        result;
+    let RevertResult {
+        operation,
+        undone: operations,
+        incomplete,
+        changes,
+        conflicts,
+        left_out,
+        not_kept,
+        done,
+    } = result;
     let is_refused = !done && !conflicts.is_empty() && on_conflict == OnConflict::Refuse;
     let mut lines = vec![match (done, conflicts.is_empty()) {
         (_, false) if operations.is_empty() && changes.is_empty() => {
@@ -149,6 +160,11 @@ fn revert_reply(
     lines.extend(
         conflicts.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
+    let not_kept = if is_refused { &[][..] } else { not_kept };
+    let tense = if *done { "can't be undone" } else { "could not be undone" };
+    lines.extend(
+        not_kept.iter().take(MAX_SHOWN).map(|path| format!("not kept {path}: {NOT_KEPT}, so this {tense}")),
+    );
     if !left_out.is_empty() {
         let (count, phrase) = (
             left_out.len(),
@@ -159,8 +175,14 @@ fn revert_reply(
     lines.extend(
         left_out.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
     );
-    let counts =
-        [shown_operations.len(), incomplete.len(), shown_changes.len(), conflicts.len(), left_out.len()];
+    let counts = [
+        shown_operations.len(),
+        incomplete.len(),
+        shown_changes.len(),
+        conflicts.len(),
+        not_kept.len(),
+        left_out.len(),
+    ];
     let count: usize = counts.iter().sum();
     let listed: usize = counts.iter().map(|count| count.min(&MAX_SHOWN)).sum();
     let mut page = PagedText::new(ReplyBounds::PAGE);

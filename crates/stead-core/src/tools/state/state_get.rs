@@ -42,7 +42,8 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let (state, key) = (context.state(arguments)?, arguments.text("key"));
     let Some(found) = state.get(key)? else {
         let path = VfsPath::of_state_key(state.namespace(), key);
-        let message = format!("`{path}` does not exist; `state_list` shows the keys");
+        let hint = if context.lists_keys { "; `state_list` shows the keys" } else { "" };
+        let message = format!("`{path}` does not exist{hint}");
         return Err(Failure::new(ErrorKind::NotFound, message));
     };
     let offset = arguments.number("offset").unwrap_or(0) as usize;

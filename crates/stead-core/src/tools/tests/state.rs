@@ -48,7 +48,14 @@ fn s5_a_list_of_tools_chooses_among_the_state_tools() {
     assert!(filesystem_map(&chosen).contains("(`state_get`)"));
     let history = ToolChoice { history: true, ..ToolChoice::default() };
     let with_history = names(&tools.with_choice(history));
-    assert!(with_history.contains(&"undo") && !with_history.contains(&"restore"), "{with_history:?}");
+    for name in ["undo", "restore", "snapshot"] {
+        assert!(with_history.contains(&name), "{name}: {with_history:?}");
+    }
+    // A hint names no tool that isn't offered.
+    assert_eq!(
+        failure(&chosen, "state_get", json!({ "key": "none" })).message,
+        "`state:default/none` does not exist"
+    );
 }
 
 #[test]

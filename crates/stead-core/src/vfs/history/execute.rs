@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::history::{
@@ -25,6 +26,7 @@ use crate::vfs::history::undo::{
 };
 use crate::vfs::history::{StoreGroup, read_content};
 use crate::vfs::state::is_state_directory;
+use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
 /// How often a plan is made again because something changed in the meantime.
@@ -43,6 +45,8 @@ pub(super) struct StoreRevert<'a> {
     pub(super) source: RevertSource,
     /// The operations that touched something which the caller may not restore.
     pub(super) withheld: BTreeSet<OperationId>,
+    /// One of the paths that they touched there which the caller may still read.
+    pub(super) withheld_path: Option<VfsPath>,
 }
 
 /// How the revisions were found, to query them again if something has changed.
@@ -115,7 +119,12 @@ impl StoreRevert<'_> {
     /// Queries the same revisions again, with the current state of their nodes.
     fn reload(&mut self, call: &Call<'_>) -> Result<()> {
         let revisions = match &self.source {
-            RevertSource::Since(revision, paths) => call.revisions_since(&self.group, *revision, paths),
+            RevertSource::Since(revision, paths) => {
+                call.revisions_since(&self.group, *revision, paths).and_then(|since| {
+                    // A directory was moved after this was planned.
+                    if since.has_moved_root() { Err(StoreError::Conflict) } else { Ok(since.revisions) }
+                })
+            }
             RevertSource::Revisions => self.reload_revisions(),
         };
         self.revisions = match revisions {
@@ -207,7 +216,8 @@ impl Call<'_> {
         summary: RevertSummary,
         options: UndoOptions,
     ) -> Result<RevertResult> {
-        let result = self.describe_reverts(&planned, &summary);
+        let mut result = self.describe_reverts(&planned, &summary);
+        result.not_kept = planned.iter().flat_map(|plan| self.not_kept(plan)).collect();
         let operations = summary.undone.as_deref();
         if operations.is_some_and(<[Operation]>::is_empty) && result.conflicts.is_empty() {
             return Ok(result);
@@ -232,7 +242,8 @@ impl Call<'_> {
         }
         // Something may change meanwhile, so the answer is about the plans that were applied in the end.
         let applied = self.apply_plans(planned, operations.unwrap_or_default(), options)?;
-        let mut result = self.describe_reverts(&applied, &summary);
+        let mut result =
+            RevertResult { not_kept: result.not_kept, ..self.describe_reverts(&applied, &summary) };
         if applied.iter().any(|plan| plan.changed) {
             result.operation = Some(self.operation());
         }
@@ -241,6 +252,25 @@ impl Call<'_> {
         }
         result.done = true;
         Ok(result)
+    }
+
+    /// The files whose present content a plan removes or replaces and the Store doesn't keep.
+    fn not_kept(&self, planned: &PlannedRevert<'_>) -> Vec<VfsPath> {
+        let group = &planned.revert.group;
+        let Ok(history) = group.store.require_history() else { return Vec::new() };
+        if history.retains_file(u64::MAX) {
+            return Vec::new();
+        }
+        let is_lost = |change: &&RevertChange| {
+            let loses = matches!(
+                change.action,
+                RevertAction::Removed | RevertAction::Reverted | RevertAction::Merged
+            );
+            let size = || group.store.stat(&NodePath::from_root(change.path.clone()));
+            loses && size().is_ok_and(|attr| attr.kind == NodeKind::File && !history.retains_file(attr.size))
+        };
+        let lost = planned.steps.changes.iter().filter(is_lost);
+        lost.filter_map(|change| self.logical_path(group, &change.path)).collect()
     }
 
     /// What these plans do, and what they leave as it is.
@@ -252,6 +282,7 @@ impl Call<'_> {
             changes: Vec::new(),
             conflicts: Vec::new(),
             left_out: summary.left_out.clone(),
+            not_kept: Vec::new(),
             done: false,
         };
         for plan in planned {
@@ -341,7 +372,8 @@ impl Call<'_> {
     /// what other agents do to them there. Leaves out the directories that an operation made on the way to a Workspace: they stay.
     fn drop_invisible_nodes(&self, revert: &mut StoreRevert<'_>) {
         let reverts_unseen = revert.reverts_unseen();
-        let StoreRevert { group, revisions, mode, withheld, .. } = revert;
+        let StoreRevert { group, revisions, mode, withheld, withheld_path, .. } = revert;
+        let mut readable = None;
         let is_visible = |path: &StorePath| reverts_unseen || self.logical_path(group, path).is_some();
         revisions.current.retain(|_, current| is_visible(&current.path));
         if *mode == RevertMode::Exact {
@@ -362,6 +394,13 @@ impl Call<'_> {
                 || revision.changes.iter().flat_map(states).any(|visible| visible == Some(false))
             {
                 withheld.insert(revision.operation.id);
+                let readable = readable.get_or_insert_with(|| self.readable_group(group.store));
+                let states = revision.changes.iter().flat_map(|change| [&change.after, &change.before]);
+                let paths = states.flatten().map(|state| &state.path).filter(|path| !is_visible(path));
+                if let (None, Some(readable)) = (&withheld_path, readable) {
+                    let shown = paths.filter_map(|path| self.logical_path(readable, path));
+                    *withheld_path = shown.max_by_key(VfsPath::depth);
+                }
             }
             revision.changes.retain(|change| states(change).contains(&Some(true)));
         }
@@ -622,6 +661,12 @@ impl Call<'_> {
         dedup_by_path(conflicts)
     }
 
+    /// The Workspaces of a Store whose history the caller may read.
+    fn readable_group<'c>(&'c self, store: &Arc<dyn Store>) -> Option<StoreGroup<'c>> {
+        let mut groups = self.store_groups(Access::History).into_iter();
+        groups.find(|group| same_store(&**group.store, &**store))
+    }
+
     fn path_conflict(
         &self,
         revert: &StoreRevert<'_>,
@@ -702,11 +747,15 @@ fn undo_record(operations: &[Operation], incomplete: &HashSet<OperationId>) -> O
     (!complete.is_empty()).then_some(CompanionRecord::Undoes(complete))
 }
 
-/// The conflict for the part of an undo that lies outside what the caller may restore.
+/// The conflict for the part of an undo that lies outside what the caller may restore. It names a path that the caller may still
+/// read, or else the directory above all Workspaces.
 fn withheld_conflict(revert: &StoreRevert<'_>) -> PathConflict {
-    let why =
-        "a part of the operation is not in a Workspace that you may change, or has a hidden name".to_owned();
-    PathConflict { path: revert.group.workspaces[0].prefix().clone(), why }
+    let why = match &revert.withheld_path {
+        Some(_) => "it is not in a Workspace that you may change",
+        None => "a part of the operation is not in a Workspace that you may change, or has a hidden name",
+    };
+    let path = revert.withheld_path.clone().unwrap_or_else(VfsPath::root);
+    PathConflict { path, why: why.to_owned() }
 }
 
 /// One entry per path, sorted.

@@ -73,39 +73,137 @@ impl Call<'_> {
                 targets.refused.extend(path_targets.refused);
             }
         }
-        let mut parts: Vec<(StoreGroup<'_>, RevisionNumber, Vec<StorePath>)> = Vec::new();
+        let is_named = |workspace: &Workspace| {
+            let main = targets.main.map(Workspace::prefix);
+            main == Some(workspace.prefix())
+                || options.paths.iter().any(|path| path.strip_prefix(workspace.prefix()).is_some())
+        };
+        let named: Vec<VfsPath> = targets
+            .targets
+            .iter()
+            .map(|(workspace, _)| *workspace)
+            .filter(|workspace| is_named(workspace))
+            .map(|workspace| workspace.prefix().clone())
+            .collect();
+        let mut parts: Vec<RestoredPart<'_>> = Vec::new();
         for (workspace, store_path, [number]) in targets.take_at([&point])? {
             let store = workspace.mount().store();
-            match parts.iter_mut().find(|(group, ..)| same_store(&**group.store, &**store)) {
-                Some((group, _, paths)) => {
+            let target = (workspace.prefix().clone(), store_path);
+            match parts.iter_mut().find(|part| same_store(&**part.group.store, &**store)) {
+                Some(RestoredPart { group, targets, .. }) => {
                     if !group.workspaces.iter().any(|known| known.prefix() == workspace.prefix()) {
                         group.workspaces.push(workspace);
                     }
-                    paths.push(store_path);
+                    targets.push(target);
                 }
                 None => {
-                    parts.push((StoreGroup { store, workspaces: vec![workspace] }, number, vec![store_path]))
+                    let group = StoreGroup { store, workspaces: vec![workspace] };
+                    parts.push(RestoredPart { group, number, targets: vec![target] });
                 }
             }
         }
         let refused = targets.refused.into_iter();
-        let left_out = refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
+        let mut left_out: Vec<_> =
+            refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
         let mut planned = Vec::new();
-        for (group, number, paths) in parts {
+        for mut part in parts {
             let failed =
                 |cause| Error::Store { path: prefix.clone(), visibility: Visibility::Visible, cause };
-            let latest = || group.store.require_history().and_then(|history| history.latest_revision());
-            if number != RevisionNumber::NOW && number > latest().map_err(failed)? {
+            let number = part.number;
+            let history = part.group.store.require_history().map_err(failed)?;
+            if number != RevisionNumber::NOW && number > history.latest_revision().map_err(failed)? {
                 return Err(not_in_history(format!("version {number}")));
             }
-            check_retained(&**group.store, number).map_err(failed)?;
-            let revisions = self.revisions_since(&group, number, &paths).map_err(failed)?;
-            let source = RevertSource::Since(number, paths);
+            check_retained(&**part.group.store, number).map_err(failed)?;
+            let planned_changes = loop {
+                if part.targets.is_empty() {
+                    break None;
+                }
+                let paths: Vec<StorePath> = part.targets.iter().map(|(_, path)| path.clone()).collect();
+                let since = self.revisions_since(&part.group, number, &paths).map_err(failed)?;
+                if !part.leave_out_unknown(&since.earlier_roots, &named, &mut left_out)? {
+                    break Some((paths, since.revisions));
+                }
+            };
+            let Some((paths, revisions)) = planned_changes else { continue };
+            let (group, source) = (part.group, RevertSource::Since(number, paths));
             let (mode, withheld) = (RevertMode::Exact, BTreeSet::new());
-            planned.push(self.plan_with_retries(StoreRevert { group, revisions, mode, source, withheld })?);
+            planned.push(self.plan_with_retries(StoreRevert {
+                group,
+                revisions,
+                mode,
+                source,
+                withheld,
+                withheld_path: None,
+            })?);
         }
         let undo_options = UndoOptions { dry_run: options.dry_run, on_conflict: OnConflict::Refuse };
         self.execute_reverts(planned, RevertSummary::restore(left_out), undo_options)
+    }
+}
+
+/// What is restored in one Store.
+struct RestoredPart<'a> {
+    group: StoreGroup<'a>,
+    number: RevisionNumber,
+    /// The paths, each with the prefix of its Workspace.
+    targets: Vec<(VfsPath, StorePath)>,
+}
+
+/// What a revision says about the directory that a Workspace shows now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EarlierRoot {
+    /// It was at another place, so the revision says nothing about files at its present one.
+    Elsewhere,
+    /// It didn't exist.
+    Absent,
+}
+
+impl RestoredPart<'_> {
+    /// Removes the targets about which the revision says nothing: to restore them would only delete their files. `named` are the
+    /// Workspaces that the caller has named itself. A directory that was created since is emptied only if its Workspace is
+    /// one of them. Returns whether anything was removed.
+    fn leave_out_unknown(
+        &mut self,
+        roots: &[(VfsPath, EarlierRoot)],
+        named: &[VfsPath],
+        left_out: &mut Vec<PathConflict>,
+    ) -> Result<bool> {
+        let before = self.targets.len();
+        for (prefix, root) in roots {
+            let is_named = named.contains(prefix);
+            let why = match root {
+                EarlierRoot::Elsewhere => {
+                    "the directory of this Workspace was at another place at that time, so that version says nothing \
+                     about its files; choose a later one"
+                }
+                EarlierRoot::Absent if is_named => continue,
+                EarlierRoot::Absent => {
+                    "the directory of this Workspace didn't exist at that time; name this path to remove what is in it"
+                }
+            };
+            if is_named && named.len() == 1 {
+                return Err(Error::Invalid(format!("`{prefix}` can't be restored: {why}")));
+            }
+            left_out.push(PathConflict { path: prefix.clone(), why: why.to_owned() });
+            self.targets.retain(|(target, _)| target != prefix);
+            self.group.workspaces.retain(|workspace| workspace.prefix() != prefix);
+        }
+        Ok(self.targets.len() < before)
+    }
+}
+
+/// What has changed since a revision.
+pub(super) struct ChangesSince {
+    pub(super) revisions: RevisionSet,
+    /// The Workspaces whose directory wasn't at its present place at that revision.
+    earlier_roots: Vec<(VfsPath, EarlierRoot)>,
+}
+
+impl ChangesSince {
+    /// Whether a Workspace's directory was at another place. Then nothing can be restored there.
+    pub(super) fn has_moved_root(&self) -> bool {
+        self.earlier_roots.iter().any(|(_, root)| *root == EarlierRoot::Elsewhere)
     }
 }
 
@@ -119,7 +217,7 @@ impl Call<'_> {
         group: &StoreGroup<'_>,
         since: RevisionNumber,
         paths: &[StorePath],
-    ) -> StoreResult<RevisionSet> {
+    ) -> StoreResult<ChangesSince> {
         let hidden_paths = group.workspaces.iter().flat_map(|workspace| self.hidden_paths(workspace));
         let hidden_paths: Vec<StorePath> = hidden_paths.filter(|path| is_inside(path, paths)).collect();
         let mut scope = paths.to_vec();
@@ -127,6 +225,7 @@ impl Call<'_> {
             let query_paths = [&*scope, &*hidden_paths].concat();
             let history = group.store.require_history()?;
             let mut revisions = history.changes_between(since, RevisionNumber::NOW, &query_paths)?;
+            let earlier_roots = earlier_roots(&revisions, &group.workspaces);
             group.remove_before_own(&mut revisions);
             let mut returning = returning_directories(&revisions, paths);
             returning.retain(|path| !is_inside(path, &scope) && self.logical_path(group, path).is_some());
@@ -134,11 +233,51 @@ impl Call<'_> {
                 retain_below(&mut revisions, paths, &scope);
                 remove_scratch(&mut revisions, &group.workspaces);
                 keep_roots(&mut revisions, &group.workspaces);
-                return Ok(revisions);
+                return Ok(ChangesSince { revisions, earlier_roots });
             }
             scope.extend(returning);
         }
     }
+}
+
+/// The Workspaces whose directory wasn't at its present place before these revisions.
+///
+/// A directory is at another place because it was moved itself or because one above it was. Then what is in it came along
+/// without having been moved.
+fn earlier_roots(revisions: &RevisionSet, workspaces: &[&Workspace]) -> Vec<(VfsPath, EarlierRoot)> {
+    let oldest_states = oldest_states(revisions);
+    let nodes =
+        || oldest_states.iter().filter_map(|(node, before)| Some((*before, revisions.current.get(node)?)));
+    let root_of = |workspace: &Workspace| {
+        let mount = workspace.mount().path();
+        if mount.depth() == 0 {
+            return None;
+        }
+        let is_below = |path: &StorePath| path.is_at_or_below(mount) && path != mount;
+        let moved_in: Vec<&StorePath> = nodes()
+            .filter(|(before, current)| {
+                is_below(&current.path) && before.is_some_and(|before| is_moved(before, current))
+            })
+            .map(|(_, current)| &current.path)
+            .collect();
+        let came_along = |(before, current): (Option<&NodeState>, &CurrentNode)| {
+            let is_moved_in = moved_in.iter().any(|top| current.path.is_at_or_below(top));
+            before.is_some_and(|before| {
+                current.path.is_at_or_below(mount) && !before.path.is_at_or_below(mount) && !is_moved_in
+            })
+        };
+        let is_new_root = |(before, current): (Option<&NodeState>, &CurrentNode)| {
+            before.is_none() && current.path == *mount
+        };
+        match (nodes().any(came_along), nodes().any(is_new_root)) {
+            (true, _) => Some(EarlierRoot::Elsewhere),
+            (false, true) => Some(EarlierRoot::Absent),
+            (false, false) => None,
+        }
+    };
+    let found =
+        workspaces.iter().filter_map(|workspace| Some((workspace.prefix().clone(), root_of(workspace)?)));
+    found.collect()
 }
 
 /// The state of each node before its oldest change; `None` if it didn't exist.

@@ -78,6 +78,8 @@ pub struct RevertResult {
     pub conflicts: Vec<PathConflict>,
     /// Paths that a restore leaves as they are because the caller may not change them.
     pub left_out: Vec<PathConflict>,
+    /// Files whose present content is removed or replaced and isn't kept, because it is too large: this can't be undone.
+    pub not_kept: Vec<VfsPath>,
     /// Whether the changes were applied.
     pub done: bool,
 }
@@ -164,8 +166,8 @@ impl Call<'_> {
             for (group, revisions) in groups.iter().zip(revision_sets) {
                 if !revisions.revisions.is_empty() {
                     let (group, mode, withheld) = (group.clone(), RevertMode::Merge, BTreeSet::new());
-                    let revert =
-                        StoreRevert { group, revisions, mode, source: RevertSource::Revisions, withheld };
+                    let (source, withheld_path) = (RevertSource::Revisions, None);
+                    let revert = StoreRevert { group, revisions, mode, source, withheld, withheld_path };
                     planned.push(self.plan_with_retries(revert)?);
                 }
             }

@@ -89,6 +89,9 @@ impl NodeApi {
             };
         }
         let found = match route.workspace.scope() {
+            AccessScope::WriteOnly if !call.shared().is_current(route.workspace, Access::Write) => {
+                Err(Error::AccessWithdrawn { path: path.clone(), is_readable: false })
+            }
             AccessScope::WriteOnly => self.lookup_write_only(path, route.workspace, route.relative_path),
             _ => self.lookup_visible(call, path),
         };

@@ -88,6 +88,12 @@ impl NodeApi {
         self.workspaces[workspace].mount().path()
     }
 
+    /// Whether the rights in a Workspace may be taken away while the file system is mounted.
+    pub fn may_lose_rights(&self, workspace: usize) -> bool {
+        let rights = self.vfs.shared.current_rights.as_ref();
+        rights.is_some_and(|rights| rights.may_withdraw(&self.workspaces[workspace]))
+    }
+
     /// Makes open files of a node show changes that weren't made through them.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
         let limit = self.vfs.shared.limits.max_file_size;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StateChange};
 use crate::identity::OperationId;
 use crate::scope::Access;
 use crate::store::{
@@ -120,7 +120,10 @@ impl State {
                 let found = Found::at(store, &at, now).map_err(failed)?;
                 let expect = match (if_match, found.live_tag()) {
                     (Some(expected), Some(tag)) if expected.matches(tag) => Precondition::Tag(tag),
-                    (Some(_), current) => return Err(Error::StateConflict { path: path.clone(), current }),
+                    (Some(_), current) => {
+                        let (path, change) = (path.clone(), StateChange::Set);
+                        return Err(Error::StateConflict { path, current, change });
+                    }
                     (None, Some(current)) if create_only => {
                         return Err(Error::StateKeyExists { path: path.clone(), current });
                     }
@@ -164,7 +167,8 @@ impl State {
                 let found = Found::at(store, &at, now).map_err(failed)?;
                 let tag = match (found.live_tag(), if_match) {
                     (current, Some(expected)) if current.is_none_or(|tag| !expected.matches(tag)) => {
-                        return Err(Error::StateConflict { path: path.clone(), current });
+                        let (path, change) = (path.clone(), StateChange::Delete);
+                        return Err(Error::StateConflict { path, current, change });
                     }
                     (None, _) => return Err(Error::NoStateKey { path: path.clone() }),
                     (Some(tag), _) => tag,

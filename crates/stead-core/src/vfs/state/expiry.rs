@@ -86,10 +86,13 @@ struct Swept {
 impl State {
     /// Removes all keys of all namespaces that have expired, as the system's identity. Returns how many.
     pub fn remove_expired(&self) -> Result<u64> {
-        let system = self.vfs.as_system();
+        self.vfs.shared.remove_expired_keys()
+    }
+
+    fn remove_expired_as_system(&self) -> Result<u64> {
         let mut removed = 0;
         for namespace in self.namespaces()? {
-            let state = State { vfs: system.clone(), namespace };
+            let state = State { vfs: self.vfs.clone(), namespace };
             let mut after = None;
             loop {
                 let (count, swept) = state.sweep(after.as_deref())?;
@@ -133,7 +136,7 @@ impl State {
             due
         };
         if let Some(due) = &mut due {
-            let state = State { vfs: self.vfs.as_system(), namespace: self.namespace.clone() };
+            let state = State { vfs: self.vfs.shared.as_system(), namespace: self.namespace.clone() };
             let swept = state.sweep(due.after.as_deref()).map(|(_, swept)| swept).unwrap_or_default();
             let first_expiry = swept.first_expiry.map_or(due.first_expiry, |at| at.min(due.first_expiry));
             let pass_at = Timestamp(now.0.saturating_add(PASS_INTERVAL)).min(first_expiry);
@@ -206,10 +209,15 @@ impl State {
     }
 }
 
-impl Vfs {
+impl VfsShared {
+    /// Removes all keys of the State that have expired, as the system's identity. Returns how many.
+    pub(in crate::vfs) fn remove_expired_keys(&self) -> Result<u64> {
+        self.as_system().state().map_or(Ok(0), |state| state.remove_expired_as_system())
+    }
+
     /// A `Vfs` of the system's identity with the State of this one, and nothing else.
     fn as_system(&self) -> Vfs {
-        let VfsShared { stead, clock, audit, router, .. } = &*self.shared;
+        let VfsShared { stead, clock, audit, router, .. } = self;
         let mut builder = Vfs::builder(Identity::agent(SYSTEM_AGENT)).clock(Arc::clone(clock));
         builder.stead.clone_from(stead);
         builder.audit.clone_from(audit);

@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::scope::Access;
 use crate::store::{NodePath, Page, QuotaLimits, Store, VersionTag};
 use crate::testkit::{MemoryAuditLog, ModelStore};
-use crate::vfs::{ListPage, LogQuery, WalkQuery};
+use crate::vfs::{ListPage, LogQuery, OpenOptions, WalkQuery};
 
 struct Fixture {
     vfs: Vfs,
@@ -111,10 +111,12 @@ fn s17_compare_and_set_gives_the_present_version_tag() {
     state.delete("a", Some(second.short().into())).unwrap();
     let gone = state.set("a", "3", &SetOptions::new().if_match(second));
     assert!(matches!(gone, Err(Error::StateConflict { current: None, .. })), "{gone:?}");
-    assert!(matches!(
-        state.delete("a", Some(second.into())),
-        Err(Error::StateConflict { current: None, .. })
-    ));
+    let message = gone.unwrap_err().to_string();
+    assert_eq!(message, "`state:default/a` does not exist; to create it, leave out `if_match`");
+    let gone = state.delete("a", Some(second.into()));
+    assert!(matches!(gone, Err(Error::StateConflict { current: None, .. })), "{gone:?}");
+    let message = gone.unwrap_err().to_string();
+    assert_eq!(message, "`state:default/a` does not exist, so there is nothing to delete");
     state.set("a", "3", &SetOptions::new().create_only()).unwrap();
 }
 
@@ -277,6 +279,48 @@ fn s18_the_quota_of_the_stead_counts_the_state() {
     assert_eq!(vfs.write("/b", "x").unwrap_err().kind(), ErrorKind::Quota);
     state.delete("a", None).unwrap();
     vfs.write("/b", "x").unwrap();
+}
+
+#[test]
+fn s17_s18_an_expired_key_of_any_namespace_counts_for_no_quota() {
+    let clock = Arc::new(FixedClock::at(Timestamp(1_000_000_000_000)));
+    let stead = |limits| {
+        let workspace =
+            Workspace::new(VfsPath::root(), AccessScope::ReadWrite, Mount::new(Arc::new(ModelStore::new())));
+        let builder = Vfs::builder(Identity::agent("coder")).workspace(workspace).quota(limits);
+        builder.clock(clock.clone()).state(Arc::new(ModelStore::new())).build().unwrap()
+    };
+    let second = SetOptions::new().expires_in(Duration::from_secs(1));
+    let bytes = QuotaLimits { bytes: Some(100), ..QuotaLimits::default() };
+    let files = QuotaLimits { files: Some(2), ..QuotaLimits::default() };
+    for (limits, content) in [(bytes, "x".repeat(60)), (files, "x".to_owned())] {
+        type Act = fn(&Vfs, &str) -> crate::error::Result<()>;
+        let acts: [Act; 4] = [
+            |vfs, content| vfs.write("/b", content.as_bytes().to_vec()).map(drop),
+            |vfs, content| {
+                vfs.state().unwrap().set("b", &format!("\"{content}\""), &SetOptions::new()).map(drop)
+            },
+            |vfs, _| vfs.copy("/a", "/copy", Default::default()).map(drop),
+            |vfs, content| {
+                let file = vfs.open(
+                    "/c",
+                    OpenOptions { read: true, write: true, create: true, ..Default::default() },
+                )?;
+                file.write_at(0, content.as_bytes())?;
+                file.close().map(drop)
+            },
+        ];
+        for act in acts {
+            let vfs = stead(limits);
+            vfs.write("/a", "1").unwrap();
+            let jobs = vfs.state().unwrap().in_namespace("jobs").unwrap();
+            jobs.set("lock", &format!("\"{}\"", "y".repeat(60)), &second).unwrap();
+            clock.advance(Duration::from_millis(500));
+            assert!(limits.files.is_some() || act(&vfs, &content).is_err(), "it hasn't expired yet");
+            clock.advance(Duration::from_millis(600));
+            act(&vfs, &content).unwrap();
+        }
+    }
 }
 
 /// What a key is, in the model.

@@ -47,6 +47,9 @@ const TTL_IMMUTABLE: Duration = Duration::from_secs(1 << 30);
 const TTL_WITH_FEED: Duration = Duration::from_secs(60);
 /// How long the kernel may cache a reply about a Store without a feed.
 const TTL_WITHOUT_FEED: Duration = Duration::from_secs(1);
+/// How long the kernel may cache a reply about a Workspace whose rights may be taken away. From its cache, the kernel answers
+/// without asking whether the caller may still look.
+const TTL_OF_RIGHTS: Duration = Duration::from_millis(20);
 
 pub(super) type FuseResult<T> = Result<T, Errno>;
 
@@ -117,6 +120,7 @@ impl FuseAdapter {
         let node_api = NodeApi::new(vfs);
         let ttls = (0..node_api.workspaces().len()).map(|workspace| {
             match node_api.store(workspace).feed().is_some() {
+                _ if node_api.may_lose_rights(workspace) => TTL_OF_RIGHTS,
                 _ if options.immutable => TTL_IMMUTABLE,
                 true => TTL_WITH_FEED,
                 false => TTL_WITHOUT_FEED,
@@ -273,6 +277,7 @@ impl FuseAdapter {
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
                 let open = open.or_else(|| self.handles.any_file_of(ino.0)).ok_or(error)?;
+                open.file.check_still_allowed().map_err(|error| errno(&error))?;
                 let mut attr = open.file.attr();
                 if self.is_write_only(ino) {
                     // The same attributes as for a file with a name in a WRITE_ONLY Workspace.

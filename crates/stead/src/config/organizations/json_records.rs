@@ -13,8 +13,9 @@ use stead_core::organization::{
 };
 
 use super::{Position, RecordPositions};
+use crate::config::config_error::ConfigDiagnostic;
 use crate::config::line_index::LineIndex;
-use crate::config::section::{Section, Severity};
+use crate::config::section::{Document, Severity};
 use crate::error::io_error_text;
 
 /// The largest file of records that is read, in bytes.
@@ -25,17 +26,47 @@ pub(super) fn files(directory: &Path) -> [PathBuf; 3] {
     ["org.json", "teams.json", "agents.json"].map(|name| directory.join(name))
 }
 
-/// Reads the records; `None` if something in the files is wrong.
+/// Why there are no records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRecords {
+    /// A file is missing, or the host doesn't let it be read.
+    Unreadable,
+    /// Something in the files is wrong.
+    Invalid,
+}
+
+/// Reads the records. Reports what is wrong with them in the document; `unreadable` makes the diagnostic of a file that can't be
+/// read.
 pub(super) fn read(
-    section: &Section<'_>,
+    document: &Document<'_>,
     [organization, teams, agents]: &[PathBuf; 3],
     positions: &mut RecordPositions,
+    unreadable: impl Fn(&Path, &str) -> ConfigDiagnostic,
+) -> Result<OrganizationRecords, NoRecords> {
+    let mut reason = NoRecords::Invalid;
+    let texts = [organization, teams, agents].map(|file| match read_file(file) {
+        Ok(text) => Some(text),
+        Err((why, message)) => {
+            document.add_diagnostic(Severity::Problem, unreadable(file, &message));
+            reason = if why == NoRecords::Unreadable { why } else { reason };
+            None
+        }
+    });
+    let [Some(organization_text), Some(teams_text), Some(agents_text)] = &texts else {
+        return Err(reason);
+    };
+    let organization = RecordFile::new(document, organization, organization_text);
+    let teams = RecordFile::new(document, teams, teams_text);
+    let agents = RecordFile::new(document, agents, agents_text);
+    all_records(&organization, &teams, &agents, positions).ok_or(NoRecords::Invalid)
+}
+
+fn all_records(
+    organization: &RecordFile<'_>,
+    teams: &RecordFile<'_>,
+    agents: &RecordFile<'_>,
+    positions: &mut RecordPositions,
 ) -> Option<OrganizationRecords> {
-    let texts = [organization, teams, agents].map(|file| read_file(section, file));
-    let [Some(organization_text), Some(teams_text), Some(agents_text)] = &texts else { return None };
-    let organization = RecordFile::new(section, organization, organization_text);
-    let teams = RecordFile::new(section, teams, teams_text);
-    let agents = RecordFile::new(section, agents, agents_text);
     let records = organization.organization(positions);
     let teams = teams.entries("teams", RecordRef::Team, positions, |id, entry| {
         let (name, tools) = (teams.text(entry, "name")?, teams.tools(entry)?);
@@ -48,7 +79,8 @@ pub(super) fn read(
     Some(OrganizationRecords { teams: teams?, agents: agents?, ..records? })
 }
 
-fn read_file(section: &Section<'_>, file: &Path) -> Option<String> {
+/// The text of a file, or why there is none, with a message.
+fn read_file(file: &Path) -> Result<String, (NoRecords, String)> {
     let read = || {
         // A pipe or a device could keep the reader waiting, or never end.
         if !std::fs::metadata(file)?.is_file() {
@@ -61,34 +93,32 @@ fn read_file(section: &Section<'_>, file: &Path) -> Option<String> {
             false => Ok(text),
         }
     };
-    match read() {
-        Ok(text) => Some(text),
-        Err(error) => {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            section.add_problem(format!(
-                "the records `{name}` of the organization can't be read: {}",
-                match error.kind() {
-                    std::io::ErrorKind::Other => "it isn't a regular file".to_owned(),
-                    kind => io_error_text(kind),
-                }
-            ));
-            None
-        }
-    }
+    read().map_err(|error| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let cause = match error.kind() {
+            std::io::ErrorKind::Other => "it isn't a regular file".to_owned(),
+            kind => io_error_text(kind),
+        };
+        let reason = match error.kind() {
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::FileTooLarge => NoRecords::Invalid,
+            _ => NoRecords::Unreadable,
+        };
+        (reason, format!("the records `{name}` of the organization can't be read: {cause}"))
+    })
 }
 
 /// A file of records while it is read.
 struct RecordFile<'f> {
-    section: &'f Section<'f>,
+    document: &'f Document<'f>,
     file: Arc<Path>,
     lines: LineIndex<'f>,
     text: &'f str,
 }
 
 impl<'f> RecordFile<'f> {
-    fn new(section: &'f Section<'f>, file: &Path, text: &'f str) -> Self {
+    fn new(document: &'f Document<'f>, file: &Path, text: &'f str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        RecordFile { section, file: file.into(), lines: LineIndex::new(text), text }
+        RecordFile { document, file: file.into(), lines: LineIndex::new(text), text }
     }
 
     fn position(&self, byte: usize) -> Position {
@@ -99,13 +129,13 @@ impl<'f> RecordFile<'f> {
     /// Reports a mistake at a byte. Returns `None`, for the reader to return.
     fn problem<T>(&self, byte: usize, message: &str) -> Option<T> {
         let diagnostic = self.position(byte).diagnostic(message);
-        self.section.document().add_diagnostic(Severity::Problem, diagnostic);
+        self.document.add_diagnostic(Severity::Problem, diagnostic);
         None
     }
 
     fn warn(&self, byte: usize, message: &str) {
         let diagnostic = self.position(byte).diagnostic(message);
-        self.section.document().add_diagnostic(Severity::Warning, diagnostic);
+        self.document.add_diagnostic(Severity::Warning, diagnostic);
     }
 
     fn parse(&self) -> Option<Value<'f>> {

@@ -2,6 +2,7 @@
 
 mod inline_records;
 mod json_records;
+mod reread;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,9 +23,12 @@ use super::agents::{StoreNames, known_store};
 use super::amount;
 use super::config_error::ConfigDiagnostic;
 use super::nearest::nearest;
-use super::section::{Section, Severity};
+use super::section::{Document, Section, Severity};
 use super::{AgentConfig, Config, FilesPer, WorkspaceConfig};
 use crate::current_records::{FileFingerprint, RecordFingerprints};
+
+use self::json_records::NoRecords;
+pub use self::reread::{RecordsInUse, Reread, UnusedFile, UnusedRecords};
 
 /// `[[organization]]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,46 +107,117 @@ impl RecordPositions {
     }
 }
 
-/// The organizations of a file.
+/// The organizations of a file, in its order.
 #[derive(Debug, Default)]
 pub(super) struct ParsedOrganizations {
-    pub(super) all: Vec<OrganizationConfig>,
+    pub(super) all: Vec<ParsedOrganization>,
     /// The files of their records, as they were before they were read.
     pub(super) fingerprints: RecordFingerprints,
 }
 
-/// Reads the organizations. Their ids must not be names of `agents`.
+/// One `[[organization]]`, as far as it can be used.
+#[derive(Debug)]
+pub(super) struct ParsedOrganization {
+    /// The place of its section in the configuration file.
+    position: (usize, usize),
+    /// The files with its records; empty if they are in the configuration file.
+    record_files: Vec<PathBuf>,
+    /// `None` if the section, or the records, are wrong.
+    config: Option<OrganizationConfig>,
+    /// Why there are no records; `None` if there are some, or if the section itself is wrong.
+    no_records: Option<NoRecords>,
+    /// What is wrong with the files of records. What is wrong in the configuration file is reported with its other mistakes.
+    record_problems: Vec<ConfigDiagnostic>,
+    /// Whether its section in the configuration file has mistakes.
+    is_section_wrong: bool,
+}
+
+/// Reads the organizations.
 pub(super) fn read(
     top: &Section<'_>,
     directory: &Path,
     stores: &[String],
-    agents: &BTreeMap<String, AgentConfig>,
     hide: Option<&[String]>,
     ttl: Ttl,
 ) -> ParsedOrganizations {
     let stores = StoreNames::new(stores);
-    let (mut organizations, mut fingerprints) = (Vec::<OrganizationConfig>::new(), Vec::new());
+    let mut parsed = ParsedOrganizations::default();
     for section in top.tables("organization") {
         if let Some(path) = section.text("path") {
             let files = json_records::files(&directory.join(path.value));
-            fingerprints.extend(files.iter().map(|file| FileFingerprint::of(file)));
+            parsed.fingerprints.extend(files.iter().map(|file| FileFingerprint::of(file)));
         }
-        if let Some(organization) = organization(&section, directory, &stores, hide, ttl) {
-            let id = organization.organization.id();
-            let is_same =
-                |other: &OrganizationConfig| other.organization.id().to_lowercase() == id.to_lowercase();
-            if organizations.iter().any(is_same) {
-                section.add_problem(format!("two organizations have the id `{id}`; give each its own"));
-            } else if agents.keys().any(|name| name.split('/').next() == Some(id)) {
-                section.add_problem(format!(
-                    "an agent's name begins with the organization's id `{id}`; choose another name for the agent"
-                ));
-            }
-            organizations.push(organization);
-        }
-        section.reject_unknown_keys();
+        let (mut organization, problems) = section.document().collect_problems(|| {
+            let organization = organization(&section, directory, &stores, hide, ttl);
+            section.reject_unknown_keys();
+            organization
+        });
+        organization.is_section_wrong = !problems.is_empty();
+        section.document().add_problems(problems);
+        parsed.all.push(organization);
     }
-    ParsedOrganizations { all: organizations, fingerprints }
+    parsed
+}
+
+impl ParsedOrganizations {
+    /// The files with their records.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.all.iter().flat_map(|parsed| parsed.record_files.clone()).collect()
+    }
+
+    /// All organizations, if nothing is wrong with any of them. Adds what is wrong with their records to the mistakes otherwise.
+    pub(super) fn into_valid(
+        self,
+        agents: &BTreeMap<String, AgentConfig>,
+        problems: &mut Vec<ConfigDiagnostic>,
+    ) -> Vec<OrganizationConfig> {
+        let (mut configs, mut positions) = (Vec::new(), Vec::new());
+        for parsed in self.all {
+            problems.extend(parsed.record_problems);
+            positions.push(parsed.position);
+            configs.push(parsed.config);
+        }
+        let known_ids = vec![None; configs.len()];
+        for IdClash { index, message } in id_clashes(&configs, &known_ids, agents) {
+            problems.push(ConfigDiagnostic::at(positions[index], &message));
+        }
+        configs.into_iter().flatten().collect()
+    }
+}
+
+/// The id of an organization belongs to another one already, or to agents outside organizations.
+#[derive(Debug)]
+struct IdClash {
+    /// Which organization.
+    index: usize,
+    message: String,
+}
+
+/// The organizations that can't have their ids. Of two with the same id, the one that had it before (`known_ids`) keeps it, or
+/// else the first.
+fn id_clashes(
+    organizations: &[Option<OrganizationConfig>],
+    known_ids: &[Option<&str>],
+    agents: &BTreeMap<String, AgentConfig>,
+) -> Vec<IdClash> {
+    let ids = organizations.iter().map(|config| config.as_ref().map(|config| config.organization.id()));
+    let mut claims: Vec<(usize, &str)> =
+        ids.enumerate().filter_map(|(index, id)| Some((index, id?))).collect();
+    claims.sort_by_key(|(index, id)| known_ids[*index] != Some(*id));
+    let (mut taken, mut clashes) = (HashSet::new(), Vec::new());
+    for (index, id) in claims {
+        let message = if !taken.insert(id.to_lowercase()) {
+            format!("two organizations have the id `{id}`; give each its own")
+        } else if agents.keys().any(|name| name.split('/').next() == Some(id)) {
+            format!(
+                "an agent's name begins with the organization's id `{id}`; choose another name for the agent"
+            )
+        } else {
+            continue;
+        };
+        clashes.push(IdClash { index, message });
+    }
+    clashes
 }
 
 fn organization(
@@ -151,14 +226,23 @@ fn organization(
     stores: &StoreNames<'_>,
     hide: Option<&[String]>,
     ttl: Ttl,
-) -> Option<OrganizationConfig> {
+) -> ParsedOrganization {
     let store = section.required("store", "the name of the Store that has its folders");
     let store = store.and_then(|name| known_store(section, &name, stores));
     let settings = settings(section);
     let structured = section.boolean("structured").is_some_and(|boolean| boolean.value);
     let is_managed = section.boolean("managed").is_some_and(|boolean| boolean.value);
     let mut positions = RecordPositions::default();
-    let (records, record_files) = match section.text("path") {
+    let mut parsed = ParsedOrganization {
+        position: section.position(),
+        record_files: Vec::new(),
+        config: None,
+        no_records: None,
+        record_problems: Vec::new(),
+        is_section_wrong: false,
+    };
+    let document = section.document();
+    let organization = match section.text("path") {
         Some(path) => {
             for key in ["id", "name", "toolWhitelist", "teams", "agents"] {
                 if section.has(key) {
@@ -170,19 +254,39 @@ fn organization(
             let records = directory.join(path.value);
             // Without `./` for messages.
             let files = json_records::files(records.strip_prefix(".").unwrap_or(&records));
-            (json_records::read(section, &files, &mut positions), files.to_vec())
+            let unreadable = |_: &Path, message: &str| ConfigDiagnostic::at(section.position(), message);
+            let (organization, problems) = document
+                .collect_problems(|| from_files(document, &files, settings, &mut positions, unreadable));
+            parsed.record_files = files.to_vec();
+            parsed.no_records = organization.as_ref().err().copied();
+            parsed.record_problems = problems;
+            organization.ok()
         }
-        None => (inline_records::read(section, &mut positions), Vec::new()),
+        None => inline_records::read(section, &mut positions)
+            .and_then(|records| checked(document, OrganizationRecords { settings, ..records }, &positions)),
     };
-    let organization = checked(section, OrganizationRecords { settings, ..records? }, &positions)?;
-    Some(OrganizationConfig {
+    parsed.config = organization.zip(store).map(|(organization, store)| OrganizationConfig {
         organization: Arc::new(organization),
-        store: store?,
-        record_files,
+        store,
+        record_files: parsed.record_files.clone(),
         hide: hide.map(<[String]>::to_vec),
         results: ResultFormat::structured_if(structured),
         managed: is_managed.then_some(ttl),
-    })
+    });
+    parsed
+}
+
+/// The organization whose records are in these files. Reports what is wrong with them.
+fn from_files(
+    document: &Document<'_>,
+    files: &[PathBuf; 3],
+    settings: OrganizationSettings,
+    positions: &mut RecordPositions,
+    unreadable: impl Fn(&Path, &str) -> ConfigDiagnostic,
+) -> Result<Organization, NoRecords> {
+    let records = json_records::read(document, files, positions, unreadable)?;
+    let records = OrganizationRecords { settings, ..records };
+    checked(document, records, positions).ok_or(NoRecords::Invalid)
 }
 
 fn settings(section: &Section<'_>) -> OrganizationSettings {
@@ -210,11 +314,10 @@ fn settings(section: &Section<'_>) -> OrganizationSettings {
 
 /// Makes an organization of the records, and reports what is wrong with them or probably not intended.
 fn checked(
-    section: &Section<'_>,
+    document: &Document<'_>,
     records: OrganizationRecords,
     positions: &RecordPositions,
 ) -> Option<Organization> {
-    let document = section.document();
     let report = |severity, record, field, message: &str| {
         document.add_diagnostic(severity, positions.diagnostic(record, field, message));
     };
@@ -346,7 +449,7 @@ impl Config {
     /// Whether one of its organizations is different in another configuration by its records alone, and steads follow those
     /// records while they are in use.
     pub(crate) fn follows_records_of(&self, organization: &OrganizationConfig, other: &Config) -> bool {
-        let is_followed = !organization.record_files.is_empty() || self.fingerprint.is_some();
+        let is_followed = !organization.record_files.is_empty() || self.was_read;
         let is_same = |other: &OrganizationConfig| {
             let (one, two) = (&organization.organization, &other.organization);
             (one.id(), one.settings()) == (two.id(), two.settings())
@@ -446,12 +549,12 @@ impl Config {
     pub(crate) fn followed_records(&self) -> impl Iterator<Item = (PathBuf, Option<FileFingerprint>)> {
         let records = self.record_files().map(Path::to_owned).zip(self.record_fingerprints.iter().cloned());
         let has_inline_records = self.organizations.iter().any(|config| config.record_files.is_empty());
-        let own = self.fingerprint.clone().filter(|_| has_inline_records);
-        records.chain(own.map(|own| (self.file.clone(), Some(own))))
+        let follows_own = self.was_read && has_inline_records;
+        records.chain(follows_own.then(|| (self.file.clone(), self.fingerprint.clone())))
     }
 
-    /// The files with the records of organizations.
+    /// The files with the records of organizations, also of those whose records can't be used.
     pub fn record_files(&self) -> impl Iterator<Item = &Path> {
-        self.organizations.iter().flat_map(|config| &config.record_files).map(PathBuf::as_path)
+        self.record_files.iter().map(PathBuf::as_path)
     }
 }

@@ -119,6 +119,16 @@ impl<'c> Call<'c> {
         target: StoreId,
     ) -> Result<TargetView<'a>> {
         let Some(readable) = self.readable_target(fork, target) else {
+            let is_base = |workspace: &crate::workspace::Workspace| {
+                *workspace.prefix() == fork.fork.base_prefix && workspace.mount().store().id() == target
+            };
+            if self.vfs.workspaces().any(is_base) {
+                return Err(Error::Invalid(format!(
+                    "the directory of `{}` was moved since the fork `{}` was made, so the fork can't be merged or \
+                     updated; copy what you need from it",
+                    fork.fork.base_prefix, fork.fork.name
+                )));
+            }
             return Err(Error::Invalid(format!(
                 "the fork `{}` was made from `{}`; to update it you need a Workspace there that you can read",
                 fork.fork.name, fork.fork.base_prefix
