@@ -528,6 +528,9 @@ fn barrier_message(path: &VfsPath, workspace: &VfsPath, barrier: &Barrier) -> St
                 "`{path}` is in the Workspace `{workspace}`, whose earlier versions can't be read: {reason}"
             )
         }
+        Barrier::NotMadeYet => {
+            format!("`{path}` is in the fork `{workspace}`, which had not been made at that time")
+        }
         Barrier::ExcludedFromFork => format!(
             "`{path}` is not part of the fork: `{workspace}` was a nested Workspace when the fork was made, so the \
              fork doesn't contain it"

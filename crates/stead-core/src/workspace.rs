@@ -167,6 +167,8 @@ pub struct ForkOrigin {
 pub enum Barrier {
     /// The Workspace can't be shown as of the past; the text says why.
     NotInPast(Cow<'static, str>),
+    /// The Workspace is a fork that had not been made at that time. No listing has its name.
+    NotMadeYet,
     /// The path was a separate Workspace when the fork was made, and was excluded from the fork. No listing has its name.
     ExcludedFromFork,
     /// The directory has the files of threads, which only the Workspaces of each thread show.
@@ -177,7 +179,7 @@ impl Barrier {
     /// Whether nothing at all is said about what is there, not even an Access Scope.
     pub(crate) fn hides_scope(&self) -> bool {
         match self {
-            Barrier::NotInPast(_) => false,
+            Barrier::NotInPast(_) | Barrier::NotMadeYet => false,
             Barrier::ExcludedFromFork | Barrier::ThreadFiles => true,
         }
     }
@@ -351,7 +353,7 @@ impl Workspace {
 
     /// Whether nothing is shown at the prefix, not even its name.
     pub(crate) fn is_absent(&self) -> bool {
-        self.barrier == Some(Barrier::ExcludedFromFork)
+        matches!(self.barrier, Some(Barrier::ExcludedFromFork | Barrier::NotMadeYet))
     }
 
     /// The path prefix.

@@ -676,3 +676,30 @@ fn s26_a_restore_says_what_of_it_cannot_be_undone() {
     assert!(done.contains(lost), "{done}");
     assert!(done.contains("`stead undo` undoes the restore, except for what isn't kept."), "{done}");
 }
+
+#[test]
+fn s26_an_earlier_version_is_read_though_another_workspace_has_a_newer_fork() {
+    for store in STORES {
+        let dir = TestDir::empty();
+        dir.file("files/.keep", "");
+        let workspace = |name: &str| {
+            format!("{{ prefix = \"/{name}\", store = \"s\", path = \"/{name}\", scope = \"rw\" }}")
+        };
+        dir.file(
+            "stead.toml",
+            &format!(
+                "[stores.s]\n{store}\n[agents.a]\nworkspaces = [{}, {}]\n",
+                workspace("x"),
+                workspace("y")
+            ),
+        );
+        dir.run(["write", "/x/a", "1"]);
+        dir.run(["write", "/y/a", "1"]);
+        dir.run(["snapshot", "--label", "early"]);
+        let before = ["cat", "ls"].map(|command| dir.run([command, "/x/a", "--at", "1"]));
+        dir.run(["fork", "/y", "yf"]);
+        let after = ["cat", "ls"].map(|command| dir.run([command, "/x/a", "--at", "1"]));
+        assert_eq!(before, after);
+        assert!(!after.concat().contains("forks"), "{after:?}");
+    }
+}

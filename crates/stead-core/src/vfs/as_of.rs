@@ -112,6 +112,7 @@ pub(super) enum PastWorkspace {
 impl Call<'_> {
     fn as_of(&self, point: &PointInTime) -> Result<Vfs> {
         let (mut workspaces, mut visible, mut first_error) = (Vec::new(), 0, None);
+        let mut has_reason = false;
         for workspace in self.shared().router.workspaces_and_barriers() {
             let failed = |cause| {
                 let visibility = Visibility::of(workspace.scope());
@@ -123,8 +124,15 @@ impl Call<'_> {
                     workspaces.push(*readable);
                     continue;
                 }
-                Ok(PastWorkspace::Barrier(reason)) => reason,
-                Err(StoreError::Unsupported(reason)) => reason,
+                Ok(PastWorkspace::Barrier(reason)) | Err(StoreError::Unsupported(reason)) => {
+                    has_reason = true;
+                    reason
+                }
+                Err(cause @ StoreError::NotFound) if workspace.fork_origin().is_some() => {
+                    first_error = first_error.or(Some(failed(cause)));
+                    workspaces.push(Workspace::clone(workspace).as_barrier(Barrier::NotMadeYet));
+                    continue;
+                }
                 // A fork has no revision from before it was made. A revision that no Store has doesn't exist.
                 Err(cause @ StoreError::NotFound) => {
                     first_error = first_error.or(Some(failed(cause)));
@@ -139,7 +147,8 @@ impl Call<'_> {
             let barrier = workspace.barrier().cloned().unwrap_or(Barrier::NotInPast(reason));
             workspaces.push(Workspace::clone(workspace).as_barrier(barrier));
         }
-        if let (0, Some(first_error)) = (visible, first_error) {
+        // What is read in a Workspace that can't be shown says why. Only if there is none, the first error stands for all.
+        if let (0, false, Some(first_error)) = (visible, has_reason, first_error) {
             return Err(first_error);
         }
         let router = Router::new(workspaces).expect("the prefixes are unchanged, so they still differ");
