@@ -612,22 +612,21 @@ fn f146_s24_a_restore_to_before_the_migration_removes_nothing() {
     }
 }
 
+/// An agent with the Workspaces `/x` and `/y`, whose directories in one Store don't exist yet.
+fn two_workspaces(store: &str) -> TestDir {
+    let dir = TestDir::empty();
+    dir.file("files/.keep", "");
+    let workspace =
+        |name: &str| format!("{{ prefix = \"/{name}\", store = \"s\", path = \"/{name}\", scope = \"rw\" }}");
+    let workspaces = [workspace("x"), workspace("y")].join(", ");
+    dir.file("stead.toml", &format!("[stores.s]\n{store}\n[agents.a]\nworkspaces = [{workspaces}]\n"));
+    dir
+}
+
 #[test]
 fn s24_a_restore_of_everything_empties_no_workspace_whose_directory_did_not_exist_then() {
     for store in STORES {
-        let dir = TestDir::empty();
-        dir.file("files/.keep", "");
-        let workspace = |name: &str| {
-            format!("{{ prefix = \"/{name}\", store = \"s\", path = \"/{name}\", scope = \"rw\" }}")
-        };
-        dir.file(
-            "stead.toml",
-            &format!(
-                "[stores.s]\n{store}\n[agents.a]\nworkspaces = [{}, {}]\n",
-                workspace("x"),
-                workspace("y")
-            ),
-        );
+        let dir = two_workspaces(store);
         dir.run(["write", "/x/a", "1"]);
         dir.run(["snapshot", "--label", "before"]);
         dir.run(["write", "/x/b", "1"]);
@@ -639,7 +638,7 @@ fn s24_a_restore_of_everything_empties_no_workspace_whose_directory_did_not_exis
             "{all}"
         );
         assert_eq!(dir.run(["cat", "/y/a"]), "1");
-        // Whoever names the Workspace means it.
+        // A caller that names the Workspace means it.
         let named = dir.run(["restore", "/y", "before"]);
         assert!(named.contains("removed    /y/a"), "{named}");
     }
@@ -680,19 +679,7 @@ fn s26_a_restore_says_what_of_it_cannot_be_undone() {
 #[test]
 fn s26_an_earlier_version_is_read_though_another_workspace_has_a_newer_fork() {
     for store in STORES {
-        let dir = TestDir::empty();
-        dir.file("files/.keep", "");
-        let workspace = |name: &str| {
-            format!("{{ prefix = \"/{name}\", store = \"s\", path = \"/{name}\", scope = \"rw\" }}")
-        };
-        dir.file(
-            "stead.toml",
-            &format!(
-                "[stores.s]\n{store}\n[agents.a]\nworkspaces = [{}, {}]\n",
-                workspace("x"),
-                workspace("y")
-            ),
-        );
+        let dir = two_workspaces(store);
         dir.run(["write", "/x/a", "1"]);
         dir.run(["write", "/y/a", "1"]);
         dir.run(["snapshot", "--label", "early"]);

@@ -300,7 +300,7 @@ impl Call<'_> {
                 let described = self.describe_conflict(&group, conflict, Direction::IntoFork, options);
                 result.conflicts.push(described.map_err(failed)?);
             }
-            // A merge that took in the result of another one may have written markers when nobody was told.
+            // A merge by another agent may have written markers into the fork; its result went to that agent.
             let mut earlier = self.unresolved_markers(&sides, store).map_err(failed)?;
             earlier.retain(|one| planned.reported.iter().all(|conflict| conflict.node != one.node));
             let earlier = self.describe_unresolved(&group, &earlier, options);
