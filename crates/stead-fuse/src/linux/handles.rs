@@ -66,7 +66,9 @@ impl UsingThreads {
 /// A program that opens a removed file through `/proc/self/fd/N` means that file. A program that opens it by name means
 /// the file that has the name now; the kernel only doesn't know yet that the name leads to another file. The kernel
 /// doesn't say which of the two it is. On ESTALE, it resolves the same path again and looks up every name: a program
-/// that used a name finds the other file, and only a program that means the removed file requests it again.
+/// that used a name finds the other file, and only a program that means the removed file requests it again, with no
+/// other lookup or open in between. Whatever else the thread requests therefore ends the retry: the number of the removed
+/// file may later belong to another one.
 #[derive(Debug, Default)]
 pub(crate) struct Retries(Mutex<VecDeque<(u32, u64)>>);
 
@@ -74,11 +76,10 @@ impl Retries {
     /// Enough for the threads that open removed files at the same time.
     const MAX_RETRIES: usize = 64;
 
-    /// Whether the mount has asked this thread to retry for this file, and it now does. If not, it is added to the list.
+    /// Whether the mount has asked this thread to retry for this file, and it now does. If not, it is asked to.
     pub(crate) fn take_or_add(&self, thread: u32, ino: u64) -> bool {
         let mut retries = self.0.lock();
-        if let Some(index) = retries.iter().position(|retry| *retry == (thread, ino)) {
-            retries.remove(index);
+        if Self::take(&mut retries, thread) == Some(ino) {
             return true;
         }
         if retries.len() == Self::MAX_RETRIES {
@@ -86,6 +87,16 @@ impl Retries {
         }
         retries.push_back((thread, ino));
         false
+    }
+
+    /// Call it when the thread looks up a name or opens a file that has one.
+    pub(crate) fn end(&self, thread: u32) {
+        Self::take(&mut self.0.lock(), thread);
+    }
+
+    fn take(retries: &mut VecDeque<(u32, u64)>, thread: u32) -> Option<u64> {
+        let index = retries.iter().position(|retry| retry.0 == thread)?;
+        retries.remove(index).map(|retry| retry.1)
     }
 }
 
@@ -179,9 +190,13 @@ mod tests {
         let retries = Retries::default();
         assert!(!retries.take_or_add(1, 10));
         assert!(!retries.take_or_add(2, 10), "another thread");
-        assert!(!retries.take_or_add(1, 11), "another file");
         assert!(retries.take_or_add(1, 10));
         assert!(!retries.take_or_add(1, 10), "the next attempt may use a name");
+        assert!(!retries.take_or_add(1, 11), "another file");
+        assert!(!retries.take_or_add(1, 10), "it has asked for another file since");
+        retries.end(1);
+        assert!(!retries.take_or_add(1, 10), "it has looked up a name since");
+        assert!(retries.take_or_add(2, 10), "another thread has looked up a name");
         for thread in 100..200 {
             assert!(!retries.take_or_add(thread, 10));
         }

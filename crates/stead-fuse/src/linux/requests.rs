@@ -150,8 +150,8 @@ impl Filesystem for FuseServer {
         self.adapter.close_all();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.reply_entry(self.adapter.lookup(parent, name), reply);
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.reply_entry(self.adapter.lookup(request, parent, name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {

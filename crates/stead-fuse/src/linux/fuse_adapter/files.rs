@@ -56,6 +56,7 @@ impl FuseAdapter {
             let file = self.node_api.reopen(&open.file, options).map_err(|error| errno(&error))?;
             return Ok(self.add_file(request, ino, file, flags, FileAge::Existing));
         }
+        self.retries.end(request.pid());
         let (node_ref, node) = (self.node_ref(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE, the kernel looks the name up
         // again: then a program that may create the file does, instead of getting an error that the file doesn't exist.

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
+use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier, Request};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
@@ -246,7 +246,8 @@ impl FuseAdapter {
             && Timestamp::from(SystemTime::now()).duration_since(changed) < SHARED_WINDOW
     }
 
-    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
+    pub(super) fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
+        self.retries.end(request.pid());
         let _names = self.names_lock.read();
         let (directory, name) = (self.node_ref(parent)?, self::parse_name(name)?);
         let lookup = self.node_api.lookup(&directory, &name).map_err(|error| match error {
