@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::{Condvar, Mutex};
+
 use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::managed::Manifest;
@@ -18,9 +20,10 @@ use crate::store::{
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
     /// Nothing does.
+    #[default]
     Never,
     /// This call fails before it reaches the Store.
     Before(u64),
@@ -28,6 +31,8 @@ pub enum Fault {
     After(u64),
     /// No call reaches the Store from this one on.
     From(u64),
+    /// This call reaches the Store only after [`FaultyStore::go_on`].
+    Waits(u64),
 }
 
 /// Wraps a Store and fails at the calls that the test has chosen.
@@ -40,7 +45,13 @@ pub struct FaultyStore {
 impl FaultyStore {
     /// The Store, with one fault.
     pub fn new(store: Arc<dyn Store>, fault: Fault) -> Self {
-        FaultyStore { store, connection: Arc::new(FaultyConnection { fault, calls: AtomicU64::new(0) }) }
+        FaultyStore { store, connection: Arc::new(FaultyConnection { fault, ..FaultyConnection::default() }) }
+    }
+
+    /// Lets the call go on that waits, or that would.
+    pub fn go_on(&self) {
+        *self.connection.may_go_on.lock() = true;
+        self.connection.goes_on.notify_all();
     }
 
     /// How many calls there were.
@@ -50,10 +61,12 @@ impl FaultyStore {
 }
 
 /// The connection between a caller and a Store. It counts the calls and makes one of them fail.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FaultyConnection {
     fault: Fault,
     calls: AtomicU64,
+    may_go_on: Mutex<bool>,
+    goes_on: Condvar,
 }
 
 impl FaultyConnection {
@@ -66,7 +79,13 @@ impl FaultyConnection {
                 drop(act());
                 Err(connection_lost())
             }
-            Fault::Never | Fault::Before(_) | Fault::After(_) | Fault::From(_) => act(),
+            Fault::Waits(fault) if number == fault => {
+                let mut may_go_on = self.may_go_on.lock();
+                self.goes_on.wait_while(&mut may_go_on, |may_go_on| !*may_go_on);
+                drop(may_go_on);
+                act()
+            }
+            Fault::Never | Fault::Before(_) | Fault::After(_) | Fault::From(_) | Fault::Waits(_) => act(),
         }
     }
 }
@@ -403,6 +422,22 @@ mod tests {
         assert!(file_exists);
         let (result, file_exists, _) = draft_a_file(Fault::After(3));
         assert!(result.is_err() && !file_exists);
+    }
+
+    #[test]
+    fn a_call_waits_until_it_may_go_on() {
+        let faulty = FaultyStore::new(Arc::new(ModelStore::new()), Fault::Waits(2));
+        faulty.apply(change(vec![write("a", "1")])).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| faulty.stat(&at("a")).is_ok());
+            while faulty.calls() < 2 {
+                std::thread::yield_now();
+            }
+            assert!(faulty.stat(&at("a")).is_ok(), "only one call waits");
+            assert!(!waiting.is_finished());
+            faulty.go_on();
+            assert!(waiting.join().unwrap());
+        });
     }
 
     #[test]

@@ -5,15 +5,26 @@ use std::time::Duration;
 
 use serde_json::json;
 use stead::{AccessScope, Config, MemoryStore, Stead};
+use stead_core::testkit::{Fault, FaultyStore};
 use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, code};
 
 /// Two Stores, the first with many files.
 fn stead_with_two_stores() -> Stead {
+    two_stores(Fault::Never).0
+}
+
+/// The same. A call that copies the files waits in the middle until the first Store may go on.
+fn stead_with_a_waiting_store() -> (Stead, Arc<FaultyStore>) {
+    two_stores(Fault::Waits(1_000))
+}
+
+fn two_stores(fault: Fault) -> (Stead, Arc<FaultyStore>) {
     let (one, two) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let faulty = Arc::new(FaultyStore::new(one, fault));
     let stead = Stead::builder("a")
-        .workspace("/one", AccessScope::ReadWrite, &one)
+        .workspace("/one", AccessScope::ReadWrite, &faulty)
         .workspace("/two", AccessScope::ReadWrite, &two)
         .build()
         .unwrap();
@@ -24,7 +35,8 @@ fn stead_with_two_stores() -> Stead {
             .unwrap();
     }
     batch.apply().unwrap();
-    stead
+    assert!(faulty.calls() < 100, "the files are not copied yet");
+    (stead, faulty)
 }
 
 #[test]
@@ -54,8 +66,10 @@ fn a_copy_reports_its_progress_before_its_answer() {
 
 #[test]
 fn a_call_that_is_cancelled_leaves_nothing_behind() {
-    let stead = stead_with_two_stores();
-    let mut client = Client::new(&stead);
+    let (stead, store) = stead_with_a_waiting_store();
+    let limits = ServerLimits { calls_per_identity: 1, ..ServerLimits::default() };
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, limits)));
+    client.initialize(json!({}));
     let id = client.send_request(
         "tools/call",
         json!({
@@ -70,7 +84,9 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
     std::thread::sleep(Duration::from_millis(500));
-    client.request("ping", json!({}));
+    store.go_on();
+    // One call runs at a time, so this one is answered after the move has ended.
+    assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
     assert!(!client.queued.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
     assert!(!stead.vfs().exists("/two/tree").unwrap());
     assert!(stead.vfs().exists("/one/tree/2999").unwrap());
@@ -91,7 +107,8 @@ fn a_call_that_exceeds_the_time_limit_is_stopped() {
 #[test]
 fn a_call_beyond_the_limit_of_waiting_calls_is_refused() {
     let limits = ServerLimits { calls_per_identity: 1, waiting_per_identity: 0, ..ServerLimits::default() };
-    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead_with_two_stores(), limits)));
+    let (stead, store) = stead_with_a_waiting_store();
+    let mut client = Client::uninitialized(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let copy = json!({
         "name": "copy_file",
@@ -104,6 +121,7 @@ fn a_call_beyond_the_limit_of_waiting_calls_is_refused() {
     assert_eq!(code(&refused), "unavailable", "{refused}");
     let is_answered = client.queued.iter().any(|message| message["id"] == id);
     assert!(!is_answered, "the copy ended before the other call was refused");
+    store.go_on();
     assert_eq!(client.answer(id)["result"]["isError"], false);
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
 }
