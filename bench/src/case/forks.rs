@@ -17,14 +17,22 @@ use crate::Result;
 use crate::case::Effort;
 use crate::table::Table;
 
-/// A table on fork and merge, one on forks among more and more files, one on space, and one on forks of forks.
+/// A row per step of fork and merge.
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
-    let parts: [fn(&Path, Effort) -> Result<Table>; 4] = [merging::run, sizes::run, space::run, depth::run];
-    let mut tables = Vec::new();
-    for part in parts {
-        // Each part has a directory of its own, which is gone before the next one begins.
-        let directory = tempfile::tempdir_in(data)?;
-        tables.push(part(directory.path(), effort)?);
-    }
-    Ok(tables)
+    Ok(vec![merging::run(data, effort)?])
+}
+
+/// Making a fork among more and more files.
+pub fn run_sizes(data: &Path, effort: Effort) -> Result<Vec<Table>> {
+    Ok(vec![sizes::run(data, effort)?])
+}
+
+/// The space of many forks.
+pub fn run_space(data: &Path, effort: Effort) -> Result<Vec<Table>> {
+    Ok(vec![space::run(data, effort)?])
+}
+
+/// Reading in forks of forks.
+pub fn run_depth(data: &Path, effort: Effort) -> Result<Vec<Table>> {
+    Ok(vec![depth::run(data, effort)?])
 }

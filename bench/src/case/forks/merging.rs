@@ -99,8 +99,9 @@ fn run_round(contender: &mut dyn Forkable, round: usize, changes: &RoundChanges)
     Ok([fork, commit, merge, discard])
 }
 
-/// Times a step, unless it says that there was nothing to do.
+/// Times a step, unless it says that there was nothing to do. What earlier steps have left for the disk to do isn't part of it.
 fn stopwatch(step: impl FnOnce() -> Result<bool>) -> Result<Option<Sample>> {
+    rustix::fs::sync();
     let start = Instant::now();
     let is_done = step()?;
     let each = start.elapsed().as_secs_f64();

@@ -10,10 +10,12 @@ use super::stead_side::{SteadSide, StoreKind};
 use crate::Result;
 use crate::case::Effort;
 use crate::contender::Durability;
-use crate::measure::{in_turns, timed};
+use crate::measure::{Sample, in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+/// How many forks Stead makes of each tree: they take milliseconds.
+const MANY_ROUNDS: usize = 21;
 const COLUMNS: [&str; 3] = ["Virtual", "Physical", "git worktree add"];
 const PAIRS: [(&str, &str); 2] = [("Virtual", "git worktree add"), ("Physical", "git worktree add")];
 
@@ -26,21 +28,27 @@ pub fn run(data: &Path, effort: Effort) -> Result<Table> {
         let create = |name: &str, kind| {
             SteadSide::create(&directory.path().join(name), kind, Durability::Fast, generated_files(size))
         };
-        let files: Vec<_> = generated_files(size).collect();
-        let contenders: [RefCell<Box<dyn Forkable>>; 3] = [
+        let stead: [RefCell<Box<dyn Forkable>>; 2] = [
             RefCell::new(Box::new(create("virtual", StoreKind::Virtual)?)),
             RefCell::new(Box::new(create("physical", StoreKind::Physical)?)),
-            RefCell::new(Box::new(Repository::create(&directory.path().join("git"), &files)?)),
         ];
-        let row = in_turns(&contenders, effort.rounds(), |contender, round| {
-            let (mut contender, name) = (contender.borrow_mut(), format!("fork-{round}"));
-            // What the others have left for the disk to do isn't part of this fork.
-            rustix::fs::sync();
-            let sample = timed(1, || contender.fork(&name))?;
-            contender.discard(&name)?;
-            Ok(Some(sample))
-        })?;
+        let mut row = in_turns(&stead, MANY_ROUNDS, make_fork)?;
+        // Git comes after the others: what it writes and removes would occupy the disk while they are measured.
+        let files: Vec<_> = generated_files(size).collect();
+        let repository = Repository::create(&directory.path().join("git"), &files)?;
+        let git: [RefCell<Box<dyn Forkable>>; 1] = [RefCell::new(Box::new(repository))];
+        row.extend(in_turns(&git, effort.rounds(), make_fork)?);
         table.row(format!("of {} files", count(size)), &row, Unit::Time);
     }
     Ok(table)
+}
+
+/// Makes a fork and discards it.
+fn make_fork(contender: &RefCell<Box<dyn Forkable>>, round: usize) -> Result<Option<Sample>> {
+    let (mut contender, name) = (contender.borrow_mut(), format!("fork-{round}"));
+    // What earlier rounds have left for the disk to do isn't part of this fork.
+    rustix::fs::sync();
+    let sample = timed(1, || contender.fork(&name))?;
+    contender.discard(&name)?;
+    Ok(Some(sample))
 }
