@@ -362,6 +362,18 @@ impl Session {
         }
     }
 
+    /// Warns that a change can't be undone, because what it replaced or removed is too large to be kept.
+    pub(crate) fn warn_not_kept(&mut self, not_kept: u64) {
+        match not_kept {
+            0 => {}
+            1 => self.warn("This can't be undone: the old content is too large to be kept."),
+            count => self.warn(format_args!(
+                "This can't be undone whole: {} were too large to be kept.",
+                human::count(count, "file", "files")
+            )),
+        }
+    }
+
     /// Says what a walk or a search left out, so that the user doesn't take the result for complete.
     pub(crate) fn say_left_out(&mut self, left_out: LeftOut) {
         if !left_out.is_empty() {

@@ -45,6 +45,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::copy_result(&copied))?;
     }
     session.say(format_args!("Copied {} to {}", copied.from, copied.to));
+    session.warn_not_kept(copied.not_kept);
     if copied.hidden > 0 {
         let names = human::count(copied.hidden, "name is", "names are");
         session.say(format_args!("{names} hidden from this agent and left out."));

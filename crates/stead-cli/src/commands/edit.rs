@@ -49,6 +49,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     }
     let count = human::count(edited.replaced as u64, "replacement", "replacements");
     session.say(format_args!("Made {count} in {}", edited.written.path));
+    session.warn_not_kept(edited.written.not_kept);
     Ok(Exit::OK)
 }
 

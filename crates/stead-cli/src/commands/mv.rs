@@ -38,6 +38,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.print_json(&json::copy_result(&moved))?;
     }
     session.say(format_args!("Moved {} to {}", moved.from, moved.to));
+    session.warn_not_kept(moved.not_kept);
     Ok(Exit::OK)
 }
 

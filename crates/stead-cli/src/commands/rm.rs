@@ -32,6 +32,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         } else if args.verbose {
             session.say(format_args!("Removed {}", removed.path));
         }
+        session.warn_not_kept(removed.not_kept);
         Ok(())
     })
 }

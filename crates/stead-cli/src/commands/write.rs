@@ -43,5 +43,6 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         if result.created == Some(true) { "Created" } else { "Wrote" },
         result.path
     ));
+    session.warn_not_kept(result.not_kept);
     Ok(Exit::OK)
 }

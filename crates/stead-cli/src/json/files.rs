@@ -143,6 +143,9 @@ pub(crate) struct WriteResult {
     version_tag: Option<String>,
     version: Option<i64>,
     operation: String,
+    /// How many old files were too large to be kept, so that this can't be undone for them; left out if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_kept: Option<u64>,
     /// How many replacements `edit` made.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<usize>,
@@ -180,6 +183,9 @@ pub(crate) struct CopyResult {
     version_tag: Option<String>,
     version: Option<i64>,
     operation: String,
+    /// How many old files were too large to be kept, so that this can't be undone for them; left out if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_kept: Option<u64>,
 }
 
 /// The result of `rm`.
@@ -189,6 +195,9 @@ pub(crate) struct RemoveResult {
     path: String,
     version: Option<i64>,
     operation: String,
+    /// How many old files were too large to be kept, so that this can't be undone for them; left out if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_kept: Option<u64>,
 }
 
 /// What `import` and `export` did.
@@ -331,6 +340,7 @@ fn write_document(result: &vfs::WriteResult) -> WriteResult {
         version_tag: version_tag(result.tag),
         version: version(result.revision),
         operation: result.operation.to_string(),
+        not_kept: not_kept(result.not_kept),
         replaced: None,
         excerpt: None,
     }
@@ -359,6 +369,7 @@ pub(crate) fn copy_result(result: &vfs::CopyResult) -> Value {
         version_tag: version_tag(result.tag),
         version: version(result.revision),
         operation: result.operation.to_string(),
+        not_kept: not_kept(result.not_kept),
     })
 }
 
@@ -368,7 +379,12 @@ pub(crate) fn remove_result(result: &vfs::RemoveResult) -> Value {
         path: result.path.to_string(),
         version: version(result.revision),
         operation: result.operation.to_string(),
+        not_kept: not_kept(result.not_kept),
     })
+}
+
+fn not_kept(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
 }
 
 impl TransferTotals {

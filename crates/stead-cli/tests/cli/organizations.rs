@@ -677,6 +677,52 @@ fn s26_a_restore_says_what_of_it_cannot_be_undone() {
 }
 
 #[test]
+fn s26_a_change_says_that_it_cannot_be_undone() {
+    let dir = TestDir::empty();
+    dir.file("files/.keep", "");
+    dir.file(
+        "stead.toml",
+        "[stores.s]\nkind = \"physical\"\npath = \"files\"\nkeep = { file_bytes = \"10B\" }\n\
+         [agents.a]\nworkspaces = [{ prefix = \"/w\", store = \"s\", scope = \"rw\" }]\n\
+         [agents.b]\nworkspaces = [{ prefix = \"/w\", store = \"s\", scope = \"wo\" }]\n",
+    );
+    let large = "more than ten bytes";
+    let lost = "This can't be undone: the old content is too large to be kept.";
+    let is_said = |arguments: &[&str]| dir.run(["--agent", "a"].iter().chain(arguments).copied()).contains(lost);
+    let fill = || ["/w/large", "/w/t/one", "/w/t/two"].map(|path| dir.run(["--agent", "a", "write", path, large]));
+    fill();
+    assert!(is_said(&["write", "/w/large", "few"]));
+    assert!(!is_said(&["write", "/w/large", large]));
+    assert!(is_said(&["edit", "/w/large", "more", "fewer"]));
+    assert!(is_said(&["rm", "/w/large"]));
+    let removed = dir.run(["--agent", "a", "rm", "-r", "/w/t"]);
+    assert!(removed.contains("This can't be undone whole: 2 files were too large to be kept."), "{removed}");
+    fill();
+    assert!(is_said(&["cp", "--overwrite", "/w/large", "/w/t/one"]));
+    assert!(is_said(&["mv", "--overwrite", "/w/large", "/w/t/two"]));
+    fill();
+    for (arguments, not_kept) in [
+        (&["write", "/w/large", "few"][..], Some(1)),
+        (&["write", "/w/large", "fewer"], None),
+        (&["rm", "-r", "/w/t"], Some(2)),
+    ] {
+        let printed = dir.run(["--agent", "a", "--json"].iter().chain(arguments).copied());
+        let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(printed["not_kept"].as_u64(), not_kept, "{printed}");
+    }
+    fill();
+    let call = |agent, tool, arguments: &str| dir.run(["--agent", agent, "call", tool, arguments]);
+    let deleted = call("a", "delete_file", r#"{"path": "/w/large"}"#);
+    assert!(deleted.contains("can't be undone: the old content is too large to be kept"), "{deleted}");
+    // Where the caller may not read, the answer is the same whatever was there.
+    fill();
+    let replaced = call("b", "write_file", r#"{"path": "/w/large", "content": "few"}"#);
+    assert!(!replaced.contains("undone"), "{replaced}");
+    let removed = dir.run(["--agent", "b", "rm", "-r", "/w/t"]);
+    assert!(!removed.contains("undone"), "{removed}");
+}
+
+#[test]
 fn s26_an_earlier_version_is_read_though_another_workspace_has_a_newer_fork() {
     for store in STORES {
         let dir = two_workspaces(store);

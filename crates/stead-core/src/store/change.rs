@@ -473,6 +473,8 @@ pub struct Applied {
     pub revision: Option<RevisionNumber>,
     /// The result of each step, in order.
     pub outcomes: Vec<StepOutcome>,
+    /// How many files the change replaced or removed whose content is too large for the history to keep.
+    pub not_kept: u64,
 }
 
 /// The result of one step.

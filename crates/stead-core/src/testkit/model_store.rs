@@ -250,7 +250,7 @@ impl Store for ModelStore {
             drop(state);
             self.listeners.notify();
         }
-        Ok(Applied { revision: None, outcomes: applied.outcomes })
+        Ok(Applied { revision: None, outcomes: applied.outcomes, not_kept: 0 })
     }
 
     /// Does nothing: the model has no disk.

@@ -109,6 +109,8 @@ pub enum Note {
     Tag(ShortTag),
     /// When a key of the State expires.
     Expires(Timestamp),
+    /// How many files the change replaced or removed whose content is too large to be kept.
+    NotKept(u64),
     /// How a file's content is encoded in the reply, and the file's size in bytes.
     Content {
         /// `utf-8` or `base64`.
@@ -133,6 +135,10 @@ impl fmt::Display for Note {
             Note::Encoding(encoding) => write!(f, "encoding {encoding}"),
             Note::Tag(tag) => write!(f, "version_tag {tag}"),
             Note::Expires(time) => write!(f, "expires {time}"),
+            Note::NotKept(1) => f.write_str("can't be undone: the old content is too large to be kept"),
+            Note::NotKept(count) => {
+                write!(f, "can't be undone whole: {count} files were too large to be kept")
+            }
             Note::Content { encoding, size } => write!(f, "encoding {encoding}, size {size}"),
         }
     }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::audit_facts::{AuditFacts, FactName};
 use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Visibility};
 use crate::identity::{Operation, OperationId};
 use crate::memory_budget::{CONTENT_MEMORY, MemoryReservation};
 use crate::monitor::{CallMonitor, StopReason};
@@ -75,6 +75,8 @@ pub(super) struct Call<'v> {
     pub(super) commits_draft: Cell<bool>,
     /// The first path that the call is to change in a WRITE_ONLY Workspace: its Store, and the path in the Store.
     pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
+    /// How many files its changes have replaced or removed whose content is too large to be kept.
+    not_kept: Cell<u64>,
     /// What the call does with the file that its path names, for the routing of managed Workspaces.
     pub(super) file_use: Cell<FileUse>,
     /// Where routing has led the call's path. Errors name it, like answers.
@@ -202,6 +204,7 @@ impl Vfs {
             created_git_names: RefCell::default(),
             commits_draft: Cell::new(false),
             blind_at: RefCell::default(),
+            not_kept: Cell::new(0),
             file_use: Cell::new(FileUse::Other),
             routed_path: RefCell::default(),
             in_use,
@@ -368,6 +371,7 @@ impl<'v> Call<'v> {
             }
             without_usage(cause, undisclosed)
         })?;
+        self.not_kept.set(self.not_kept.get() + applied.not_kept);
         self.shared().draft_reservations.invalidate_usage();
         if let (Some(pending), Some(number)) = (pending, applied.revision)
             && store.feed().is_some()
@@ -381,6 +385,12 @@ impl<'v> Call<'v> {
         self.success_recorded.set(success_recorded);
         self.announced.set(self.announced.get() || !success_recorded);
         Ok(applied)
+    }
+
+    /// How many files the call has replaced or removed whose content is too large to be kept. Where the caller may not read, it doesn't
+    /// learn whether there was one.
+    pub(super) fn disclosed_not_kept(&self, visibility: Visibility) -> u64 {
+        if visibility == Visibility::Visible { self.not_kept.get() } else { 0 }
     }
 
     /// Removes the keys of the State that have expired if this change may need their room: nobody can list or delete them. A

@@ -52,6 +52,9 @@ pub struct CopyResult {
     pub revision: Option<RevisionId>,
     /// The operation that all changes of the copy or move belong to.
     pub operation: OperationId,
+    /// How many files were replaced or removed whose content is too large to be kept, so that this can't be undone for them; 0 in a
+    /// WRITE_ONLY Workspace.
+    pub not_kept: u64,
 }
 
 /// The two ends of a copy or a move, both authorized.
@@ -315,7 +318,8 @@ impl<'v> Call<'v> {
         let (from, to) = (ends.from.reported_path().clone(), ends.to.reported_path().clone());
         let revision = revision.filter(|_| is_visible).map(|number| ends.to.store().revision(number));
         let tag = tag.filter(|_| is_visible);
-        CopyResult { from, to, entries, hidden, tag, revision, operation: self.operation() }
+        let not_kept = self.disclosed_not_kept(ends.to.visibility());
+        CopyResult { from, to, entries, hidden, tag, revision, operation: self.operation(), not_kept }
     }
 
     /// Copies or moves entry by entry, as one change of the destination.

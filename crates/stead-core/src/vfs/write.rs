@@ -104,6 +104,9 @@ pub struct WriteResult {
     pub operation: OperationId,
     /// The category of the file, if it is one of a managed Workspace.
     pub category: Option<Category>,
+    /// How many files were replaced or removed whose content is too large to be kept, so that this can't be undone for them; 0 in a
+    /// WRITE_ONLY Workspace.
+    pub not_kept: u64,
 }
 
 /// How something is removed.
@@ -130,6 +133,9 @@ pub struct RemoveResult {
     pub revision: Option<RevisionId>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
+    /// How many files were replaced or removed whose content is too large to be kept, so that this can't be undone for them; 0 in a
+    /// WRITE_ONLY Workspace.
+    pub not_kept: u64,
 }
 
 impl ResolvedPath<'_> {
@@ -409,8 +415,8 @@ impl Call<'_> {
                 removed.map(|(written, resolved)| (written, resolved.visibility() == Visibility::Visible))?
             }
         };
-        let WriteResult { path, revision, operation, .. } = written;
-        Ok(RemoveResult { path, is_disclosed, revision, operation })
+        let WriteResult { path, revision, operation, not_kept, .. } = written;
+        Ok(RemoveResult { path, is_disclosed, revision, operation, not_kept })
     }
 
     /// The result where the caller may know neither what was there nor whether anything changed. Applies an empty
@@ -419,8 +425,7 @@ impl Call<'_> {
         let failed = |cause| Error::Store { path: path.clone(), visibility: Visibility::Hidden, cause };
         self.apply_empty_change(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
-        let path = path.clone();
-        Ok(WriteResult { path, created: None, tag: None, revision: None, operation, category: None })
+        Ok(undisclosed_write(path.clone(), operation))
     }
 
     /// Refuses to move, replace or remove a Workspace, or a directory that contains one.
@@ -459,7 +464,8 @@ impl Call<'_> {
             self.operation(),
         );
         let category = resolved.hidden.is_none().then(|| resolved.managed_category()).flatten();
-        Ok((outcome, WriteResult { category, ..written }))
+        let not_kept = self.disclosed_not_kept(resolved.visibility());
+        Ok((outcome, WriteResult { category, not_kept, ..written }))
     }
 }
 
@@ -473,13 +479,17 @@ pub(super) fn write_result(
     match visibility {
         Visibility::Visible => {
             let tag = outcome.attr.map(|attr| attr.tag);
-            WriteResult { path, created: Some(outcome.created), tag, revision, operation, category: None }
+            let created = Some(outcome.created);
+            WriteResult { path, created, tag, revision, operation, category: None, not_kept: 0 }
         }
-        // A version tag or a revision would disclose whether the file existed before.
-        Visibility::Hidden => {
-            WriteResult { path, created: None, tag: None, revision: None, operation, category: None }
-        }
+        Visibility::Hidden => undisclosed_write(path, operation),
     }
+}
+
+/// The result without a version tag or a revision, which would disclose whether the file existed before.
+fn undisclosed_write(path: VfsPath, operation: OperationId) -> WriteResult {
+    let (created, tag, revision, category) = (None, None, None, None);
+    WriteResult { path, created, tag, revision, operation, category, not_kept: 0 }
 }
 
 /// The error of a change with a version tag precondition. Where the caller may not read, a mismatch now means that

@@ -20,7 +20,7 @@ use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
 use super::announce::AnnouncedActions;
-use super::history::{LedgerTransaction, TreeFingerprint};
+use super::history::{FinishedChange, LedgerTransaction, TreeFingerprint};
 use super::host::{self, Errno, HostResult, HostStat, NameAt, errno_to_store_error};
 use super::intent_log::IntentLog;
 use super::lock::{NameLocks, TreeLock};
@@ -129,8 +129,8 @@ impl PhysicalStore {
                 Err(error) => return Err(running.roll_back(error)),
             }
         }
-        let revision = running.finish()?.map(RevisionNumber);
-        Ok(Applied { revision, outcomes })
+        let FinishedChange { revision, not_kept } = running.finish()?;
+        Ok(Applied { revision: revision.map(RevisionNumber), outcomes, not_kept })
     }
 
     /// Fails with `Conflict` unless each path is a directory with the expected node id.
@@ -596,7 +596,7 @@ impl<'s> PhysicalChange<'s> {
     }
 
     /// Commits the change and returns the revision that it made, if the ledger has one.
-    fn finish(mut self) -> StoreResult<Option<i64>> {
+    fn finish(mut self) -> StoreResult<FinishedChange> {
         let unsynced = std::mem::take(&mut self.unsynced);
         if self.is_deferred {
             // After the actions: a sync that was made before them does not cover them. And before the names are
@@ -615,11 +615,11 @@ impl<'s> PhysicalChange<'s> {
         // From here on the change is made. If the cleanup fails, the next process that opens the Store does it.
         if self.staging.fault_point.pass("clean").is_ok() {
             let displaced = std::mem::take(&mut self.displaced);
-            let revision = self.keep_or_discard_displaced(displaced);
+            let finished = self.keep_or_discard_displaced(displaced);
             self.close_intent_log();
-            Ok(revision)
+            Ok(finished)
         } else {
-            self.staging.fault_point.check().map(|()| None)
+            self.staging.fault_point.check().map(|()| FinishedChange::default())
         }
     }
 

@@ -30,5 +30,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     } else {
         session.say(format_args!("{path} was gone already; its entry is removed now."));
     }
+    if let DeletedFile::Deleted(removed) = &deleted {
+        session.warn_not_kept(removed.not_kept);
+    }
     Ok(Exit::OK)
 }

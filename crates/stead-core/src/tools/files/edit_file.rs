@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, with_tag};
+use super::{
+    IF_MATCH, OUT_NOT_KEPT, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, with_not_kept, with_tag,
+};
 use crate::edit::Occurrences;
 use crate::scope::Access;
 use crate::tools::schema::{Field, FieldType};
@@ -43,6 +45,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_TAG,
         OUT_VERSION,
         OUT_OPERATION,
+        OUT_NOT_KEPT,
     ],
     max_characters: None,
     run,
@@ -70,11 +73,12 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         Some(excerpt) => format!("Made {times} in {}:\n{excerpt}", written.path),
         None => format!("Made {times} in {}.", written.path),
     };
-    Ok(with_tag(Reply::text(text), written.tag)
+    let reply = with_tag(Reply::text(text), written.tag)
         .fact("path", written.path.to_string())
         .fact("replaced", replaced)
         .optional_fact("version", written.revision.map(|revision| revision.number.0))
-        .fact("operation", written.operation.to_string()))
+        .fact("operation", written.operation.to_string());
+    Ok(with_not_kept(reply, written.not_kept))
 }
 
 /// One of the further edits. Its fields were checked.

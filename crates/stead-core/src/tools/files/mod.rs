@@ -52,22 +52,29 @@ const OUT_CREATED: Field =
 const OUT_TRUNCATED: Field =
     Field::required("truncated", FieldType::Flag, "Whether there is more than was returned.");
 
+const OUT_NOT_KEPT: Field = Field::optional(
+    "not_kept",
+    FieldType::integer_from(1),
+    "How many old files were too large to be kept: undo can't bring them back.",
+);
+
 /// The output fields of a write to one file.
-const WRITE_OUTPUT: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
+const WRITE_OUTPUT: [Field; 6] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION, OUT_NOT_KEPT];
 /// The output fields of a removal.
-const REMOVE_OUTPUT: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
+const REMOVE_OUTPUT: [Field; 4] = [OUT_PATH, OUT_VERSION, OUT_OPERATION, OUT_NOT_KEPT];
 /// The output fields of a copy or a move.
-const TRANSFER_OUTPUT: [Field; 5] = [
+const TRANSFER_OUTPUT: [Field; 6] = [
     Field::required("source", FieldType::Path, "Where it came from, symlinks resolved."),
     Field::required("destination", FieldType::Path, "Where it is now."),
     OUT_TAG,
     OUT_VERSION,
     OUT_OPERATION,
+    OUT_NOT_KEPT,
 ];
 
 fn write_reply(text: String, written: &WriteResult) -> Reply {
     let reply = change_reply(text, written.path.to_string(), written.revision, written.operation);
-    with_tag(reply.optional_fact("created", written.created), written.tag)
+    with_not_kept(with_tag(reply.optional_fact("created", written.created), written.tag), written.not_kept)
 }
 
 fn remove_reply(removed: &RemoveResult, target: &str) -> Reply {
@@ -77,12 +84,18 @@ fn remove_reply(removed: &RemoveResult, target: &str) -> Reply {
         // In a WRITE_ONLY Workspace, the same words whatever was there, and true in each case.
         false => format!("Done: if {path} was {target} that you may delete, it is deleted now."),
     };
-    change_reply(text, path, removed.revision, removed.operation)
+    with_not_kept(change_reply(text, path, removed.revision, removed.operation), removed.not_kept)
 }
 
 /// The same reply with the file's version tag, if the caller may have it.
 fn with_tag(reply: Reply, tag: Option<VersionTag>) -> Reply {
     reply.optional_fact("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
+}
+
+/// The same reply with how many files the change replaced or removed whose content isn't kept.
+fn with_not_kept(reply: Reply, not_kept: u64) -> Reply {
+    let not_kept = (not_kept > 0).then_some(not_kept);
+    reply.optional_fact("not_kept", not_kept).note(not_kept.map(Note::NotKept))
 }
 
 fn change_reply(text: String, path: String, revision: Option<RevisionId>, operation: OperationId) -> Reply {
@@ -93,17 +106,18 @@ fn change_reply(text: String, path: String, revision: Option<RevisionId>, operat
 }
 
 fn transfer_reply(verb: &str, copied: &CopyResult) -> Reply {
-    let CopyResult { from, to, hidden, tag, revision, operation, .. } = copied;
+    let CopyResult { from, to, hidden, tag, revision, operation, not_kept, .. } = copied;
     let left_out = match hidden {
         0 => String::new(),
         1 => " 1 hidden name was left out.".to_owned(),
         hidden => format!(" {hidden} hidden names were left out."),
     };
-    with_tag(Reply::text(format!("{verb} {from} to {to}.{left_out}")), *tag)
+    let reply = with_tag(Reply::text(format!("{verb} {from} to {to}.{left_out}")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
         .optional_fact("version", revision.map(|revision| revision.number.0))
-        .fact("operation", operation.to_string())
+        .fact("operation", operation.to_string());
+    with_not_kept(reply, *not_kept)
 }
 
 fn overwrite_option(arguments: &Arguments) -> Overwrite {

@@ -10,14 +10,15 @@ use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 /// The output fields: those of every write, and what is known about a file of a managed Workspace.
-const OUTPUT: [Field; 7] = {
-    let [path, created, tag, version, operation] = WRITE_OUTPUT;
+const OUTPUT: [Field; 8] = {
+    let [path, created, tag, version, operation, not_kept] = WRITE_OUTPUT;
     [
         path,
         created,
         tag,
         version,
         operation,
+        not_kept,
         Field::optional("category", FieldType::Text, "The category, in a managed Workspace."),
         Field::optional("overwritten", FieldType::Flag, "Whether a managed file was there before."),
     ]

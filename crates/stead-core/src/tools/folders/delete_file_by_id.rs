@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::scope::Access;
 use crate::store::StoreError;
 use crate::tools::schema::{Field, FieldType};
-use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::RemoveOptions;
 
 /// How often a file that changes all the time is tried.
@@ -48,26 +48,28 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
     let folder = context.folder(arguments, "folderId")?;
     let file = folder.file(arguments.text("filename"))?;
     authorize(context.vfs, &[(&file.path, Access::Write), (&file.path, Access::Read)])?;
-    let freed_bytes = delete(&file)?;
-    let warning = freed_bytes.is_none().then(|| {
-        let (name, folder) = (super::short_text(&file.name), folder.name());
-        format!("File '{name}' does not exist in folder '{folder}', so nothing was deleted")
-    });
-    if freed_bytes.is_none() {
-        // The call succeeds, so its record has to say so.
-        context.vfs.audited(TOOL.name, Some(&file.path), || Ok(()))?;
-    }
+    let deleted = delete(&file)?;
+    let warning = match deleted {
+        Some((_, 0)) => None,
+        Some((_, not_kept)) => Some(Note::NotKept(not_kept).to_string()),
+        None => {
+            // The call succeeds, so its record has to say so.
+            context.vfs.audited(TOOL.name, Some(&file.path), || Ok(()))?;
+            let (name, folder) = (super::short_text(&file.name), folder.name());
+            Some(format!("File '{name}' does not exist in folder '{folder}', so nothing was deleted"))
+        }
+    };
     Ok(json_reply(&DeletedFile {
         success: true,
-        existed: freed_bytes.is_some(),
-        freed_bytes: freed_bytes.unwrap_or(0),
+        existed: deleted.is_some(),
+        freed_bytes: deleted.map_or(0, |(size, _)| size),
         path: file.path.to_string(),
         warning,
     }))
 }
 
-/// Deletes the file; returns its size, or `None` if it doesn't exist.
-fn delete(file: &FolderFile<'_>) -> Result<Option<u64>, Failure> {
+/// Deletes the file. Returns its size, and how many files were too large to be kept; `None` if it doesn't exist.
+fn delete(file: &FolderFile<'_>) -> Result<Option<(u64, u64)>, Failure> {
     let mut attempts = 1..=MAX_ATTEMPTS;
     loop {
         let Some(stat) = file.stat_target()? else { return Ok(None) };
@@ -75,7 +77,7 @@ fn delete(file: &FolderFile<'_>) -> Result<Option<u64>, Failure> {
         let options = RemoveOptions { if_match: stat.tag.map(Into::into), ..RemoveOptions::default() };
         attempts.next();
         match file.folder.vfs.remove_file(&file.path, options) {
-            Ok(_) => return Ok(Some(stat.size)),
+            Ok(removed) => return Ok(Some((stat.size, removed.not_kept))),
             Err(Error::Store { cause: StoreError::NotFound | StoreError::NotADirectory, .. }) => {
                 return Ok(None);
             }

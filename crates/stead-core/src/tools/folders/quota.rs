@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::path::VfsPath;
 use crate::store::{QuotaLimits, Usage};
-use crate::tools::Failure;
+use crate::tools::{Failure, Note};
 use crate::vfs::Vfs;
 
 /// A warning, if 90 % of a quota that the path counts against are used.
@@ -12,6 +12,13 @@ pub(super) fn quota_warning(vfs: &Vfs, path: &VfsPath) -> Option<String> {
     let (limits, usage) = quotas.into_iter().find(|(limits, usage)| is_nearly_used(limits, usage))?;
     let used = describe_usage(&limits, &usage)?;
     Some(format!("nearly full: {used} are used; delete something, or ask for a higher quota"))
+}
+
+/// What a caller has to know about a change that was made: that it can't be undone, or that a quota is nearly used.
+pub(super) fn change_warning(vfs: &Vfs, path: &VfsPath, not_kept: u64) -> Option<String> {
+    let lost = (not_kept > 0).then(|| Note::NotKept(not_kept).to_string());
+    let warnings: Vec<_> = lost.into_iter().chain(quota_warning(vfs, path)).collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// The failure of a write. If a quota is full, it says how much of it is used.

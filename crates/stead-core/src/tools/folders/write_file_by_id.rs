@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::quota::{quota_warning, write_failure};
+use super::quota::{change_warning, write_failure};
 use super::{FILE_NAME, FOLDER_ID, OUT_PATH, OUT_SUCCESS, OUT_WARNING, OpenFolder, authorize, json_reply};
 use crate::scope::Access;
 use crate::tools::files::{CONTENT, ENCODING_IN, decode_content};
@@ -60,6 +60,6 @@ pub(super) fn write_file(folder: &OpenFolder<'_>, arguments: &mut Arguments) -> 
         created: written.created.unwrap_or(false),
         bytes_written,
         path: written.path.to_string(),
-        warning: quota_warning(folder.vfs, &file.path),
+        warning: change_warning(folder.vfs, &file.path, written.not_kept),
     })
 }

@@ -13,7 +13,7 @@ use crate::scope::Access;
 use crate::tools::files::append_unreadable;
 use crate::tools::page::MAX_REPLY_CHARACTERS;
 use crate::tools::schema::{Field, FieldType};
-use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::ManagedFiles;
 use crate::vfs::managed::{
     CategoryTree, CleanupOptions, CleanupReport, DeletedFile, FilePage, ListedFile, ListedFiles, MoveTarget,
@@ -315,7 +315,8 @@ fn delete(files: &ManagedFiles, arguments: &Arguments) -> Result<Reply, Failure>
     let path = required(arguments, "path")?;
     Ok(match files.delete(path)? {
         DeletedFile::Deleted(removed) => {
-            let reply = Reply::text(format!("Deleted {}.", removed.path));
+            let not_kept = (removed.not_kept > 0).then_some(Note::NotKept(removed.not_kept));
+            let reply = Reply::text(format!("Deleted {}.", removed.path)).note(not_kept);
             reply.fact("path", removed.path.as_str()).fact("operation", removed.operation.to_string())
         }
         DeletedFile::WasGone => Reply::text(format!("{path} was gone already; its entry is removed now.")),

@@ -19,14 +19,15 @@ use crate::ledger::Ledger;
 use crate::sync;
 
 impl PhysicalHistory {
-    /// Moves an entry from the staging directory to the displaced content, and returns how much space it takes.
+    /// Moves an entry from the staging directory to the displaced content. Returns how much space it takes, and how many of its files
+    /// are too large to be kept.
     pub(super) fn keep_displaced(
         &self,
         staging: &StagingArea,
         staged_name: &str,
         row: (i64, i64),
         ledger: &dyn Ledger,
-    ) -> StoreResult<u64> {
+    ) -> StoreResult<(u64, u64)> {
         self.move_displaced(staging.staging_dir(), staged_name, row).map_err(errno_to_store_error)?;
         self.drop_large_files(row, ledger)
     }
@@ -57,18 +58,18 @@ impl PhysicalHistory {
         }
     }
 
-    /// Removes files that are too large to be kept from a displaced tree, and returns how much space the rest takes.
-    /// Each of these files gets a ledger row.
+    /// Removes files that are too large to be kept from a displaced tree. Returns how much space the rest takes, and how many were
+    /// removed. Each of these files gets a ledger row.
     pub(super) fn drop_large_files(
         &self,
         (revision, seq): (i64, i64),
         ledger: &dyn Ledger,
-    ) -> StoreResult<u64> {
+    ) -> StoreResult<(u64, u64)> {
         let name = displaced_name(revision, seq);
         let displaced_dir = self.displaced_dir_of((revision, seq))?;
         let stat = host::stat_at(displaced_dir.as_fd(), name.as_bytes()).map_err(errno_to_store_error)?;
         if !stat.is_dir() {
-            return Ok(footprint(&Fingerprint::of(&stat)));
+            return Ok((footprint(&Fingerprint::of(&stat)), 0));
         }
         let found = entries_below(displaced_dir, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
@@ -100,7 +101,7 @@ impl PhysicalHistory {
             }
             ledger.add_rows(revision, rows)?;
         }
-        Ok(small.iter().map(|(_, fingerprint)| footprint(fingerprint)).sum())
+        Ok((small.iter().map(|(_, fingerprint)| footprint(fingerprint)).sum(), large.len() as u64))
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, CompanionRecord, Content, DisplacedContent, NodeId, QuotaRoot, Step, StoreError, StorePath,
+    Change, CompanionRecord, Content, DisplacedContent, NodeId, NodeKind, QuotaRoot, Step, StoreError, StorePath,
     StoreResult, SyncPolicy, Usage,
 };
 use stead_core::{AuditOutcome, Operation};
@@ -15,7 +15,7 @@ use super::super::change::PhysicalChange;
 use super::super::staging_area::StagingArea;
 use super::super::undo::UndoRecord;
 use super::PhysicalHistory;
-use super::ledger_event::LedgerEvent;
+use super::ledger_event::{LedgerEvent, LedgerEventKind};
 use super::usage::{UsageChange, check_file_sizes, usage_deltas};
 use crate::Durability;
 use crate::ledger::{
@@ -54,13 +54,30 @@ pub(in super::super) struct LedgerTransaction {
     unwritten: UnwrittenEvents,
     /// The usage deltas of what is written.
     written_deltas: Vec<UsageDelta>,
-    /// The displaced entries, by their names in the staging directory: the `seq` of the row, and whether the entry is
-    /// kept.
-    displaced_rows: HashMap<String, (i64, bool)>,
+    /// The displaced entries, by their names in the staging directory.
+    displaced_rows: HashMap<String, DisplacedRow>,
     /// Usage counters that start with this change, and their first values.
     pub(super) new_counters: Vec<(Vec<u8>, Usage)>,
     /// The paths that have a usage counter; `None` until `counted_roots` is called.
     counted_roots: Option<Vec<Vec<u8>>>,
+}
+
+/// What the ledger says of a displaced entry.
+#[derive(Debug, Clone, Copy)]
+struct DisplacedRow {
+    seq: i64,
+    is_kept: bool,
+    /// How many files of it are too large to be kept, as far as that is known before the entry is displaced.
+    too_large: u64,
+}
+
+/// A change that was made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in super::super) struct FinishedChange {
+    /// The revision, if it made one.
+    pub(in super::super) revision: Option<i64>,
+    /// How many files it displaced that are too large to be kept.
+    pub(in super::super) not_kept: u64,
 }
 
 #[derive(Default)]
@@ -134,12 +151,14 @@ impl LedgerTransaction {
         self.unwritten.intents.reserve_exact(steps);
     }
 
-    /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces.
+    /// Adds an action and its events to the unwritten ones. The first event is of what the action displaces, of which `too_large` files
+    /// are too large to be kept.
     fn add_action(
         &mut self,
         undo_record: &UndoRecord,
         intent_log_epoch: Option<u64>,
         events: &[LedgerEvent],
+        too_large: u64,
     ) {
         let summary = intent_log_epoch.map(|_| undo_record.ledger_summary());
         let undo_json = serde_json::to_string(summary.as_ref().unwrap_or(undo_record));
@@ -147,7 +166,8 @@ impl LedgerTransaction {
         undo_json.shrink_to_fit();
         self.unwritten.intents.push(LedgerIntent { seq: self.next_seq, intent_log_epoch, undo_json });
         if let Some(staged_name) = undo_record.displaced_name() {
-            self.displaced_rows.insert(staged_name.to_owned(), (self.next_seq, events[0].displaced_kept));
+            let row = DisplacedRow { seq: self.next_seq, is_kept: events[0].displaced_kept, too_large };
+            self.displaced_rows.insert(staged_name.to_owned(), row);
         }
         for event in events {
             self.unwritten.rows.push(event.to_row(self.next_seq));
@@ -257,7 +277,15 @@ impl PhysicalChange<'_> {
         let events = self.ledger_events(undo_record)?;
         self.count_action(&events)?;
         let intent_log_epoch = self.intent_log_epoch();
-        self.ledger.add_action(undo_record, intent_log_epoch, &events);
+        let is_keeping = self.ledger.displaced_policy == DisplacedContent::Keep
+            && self.staging.history.keeps_displaced();
+        let is_lost = |event: &&LedgerEvent| {
+            matches!(event.kind, LedgerEventKind::Replaced | LedgerEventKind::Removed)
+                && !event.displaced_kept
+                && event.detail.before.is_some_and(|before| before.kind == NodeKind::File)
+        };
+        let too_large = if is_keeping { events.iter().filter(is_lost).count() as u64 } else { 0 };
+        self.ledger.add_action(undo_record, intent_log_epoch, &events, too_large);
         // For a change of several actions, recovery uses the intent log. The ledger is written once, before the log's
         // `done` record.
         if self.is_multi_action() {
@@ -294,26 +322,29 @@ impl PhysicalChange<'_> {
         self.ledger.roll_back(reason)
     }
 
-    /// Keeps or discards what the change displaced, by names in the staging directory. Returns the change's revision,
-    /// or `None` if it made none.
-    pub(in super::super) fn keep_or_discard_displaced(&mut self, displaced: Vec<String>) -> Option<i64> {
+    /// Keeps or discards what the change displaced, by names in the staging directory.
+    pub(in super::super) fn keep_or_discard_displaced(&mut self, displaced: Vec<String>) -> FinishedChange {
         let durability = self.durability();
         let (transaction, history) = (&mut self.ledger, &self.staging.history);
         let Some(revision) = transaction.revision else {
             displaced.iter().for_each(|staged_name| self.staging.discard(staged_name));
-            return None;
+            return FinishedChange::default();
         };
-        let (mut kept_bytes, mut moved, mut lost) = (0, false, Vec::new());
+        let (mut kept_bytes, mut moved, mut not_kept, mut lost) = (0, false, 0, Vec::new());
         for staged_name in displaced {
-            match transaction.displaced_rows.remove(&staged_name) {
-                Some((seq, true)) => {
+            let row = transaction.displaced_rows.remove(&staged_name);
+            not_kept += row.map_or(0, |row| row.too_large);
+            match row {
+                Some(DisplacedRow { seq, is_kept: true, .. }) => {
                     match history.keep_displaced(
                         self.staging,
                         &staged_name,
                         (revision, seq),
                         &*transaction.ledger,
                     ) {
-                        Ok(bytes) => (kept_bytes, moved) = (kept_bytes + bytes, true),
+                        Ok((bytes, dropped)) => {
+                            (kept_bytes, not_kept, moved) = (kept_bytes + bytes, not_kept + dropped, true);
+                        }
                         Err(_) => {
                             self.staging.discard(&staged_name);
                             lost.push((revision, seq));
@@ -325,7 +356,7 @@ impl PhysicalChange<'_> {
         }
         // Where the host can't exchange names, what the change replaced is gone.
         lost.extend(
-            transaction.displaced_rows.values().filter(|(_, kept)| *kept).map(|(seq, _)| (revision, *seq)),
+            transaction.displaced_rows.values().filter(|row| row.is_kept).map(|row| (revision, row.seq)),
         );
         if !lost.is_empty() {
             let _ = transaction.ledger.mark_content_dropped(lost);
@@ -339,7 +370,7 @@ impl PhysicalChange<'_> {
             let _ = transaction.ledger.write_finished();
         }
         history.prune_if_needed(kept_bytes, &*transaction.ledger);
-        Some(revision)
+        FinishedChange { revision: Some(revision), not_kept }
     }
 }
 

@@ -39,7 +39,7 @@ use crate::{Database, Durability};
 
 pub(super) use directory_identity::{DISPLACED_DIR_NAMES, DirectoryIdentity, directory_id, location_key};
 pub(super) use displaced::TreeFingerprint;
-pub(super) use ledger_transaction::LedgerTransaction;
+pub(super) use ledger_transaction::{FinishedChange, LedgerTransaction};
 pub(super) use reconcile::DeadProcessState;
 
 /// The history of one Physical Store: its ledger, and the content that its changes displaced.

@@ -408,7 +408,7 @@ impl<'a, 'c> VirtualChange<'a, 'c> {
 
     fn finish(self, outcomes: Vec<StepOutcome>) -> Applied {
         self.transaction.share_directories(self.volume, self.learned_dirs);
-        Applied { revision: self.revision.map(RevisionNumber), outcomes }
+        Applied { revision: self.revision.map(RevisionNumber), outcomes, not_kept: 0 }
     }
 
     fn apply_step(&mut self, step: &Step, content: &PreparedContent) -> Result<StepOutcome> {
