@@ -162,17 +162,17 @@ fn sync(data: &Path, effort: Effort) -> Result<Table> {
     }
     let files = host.files()?;
     let mut table = Table::new(format!("sync of {} files of a host directory", count(total)), &["time"], &[]);
-    let found = timed(1, || expect(files.sync()?.added, total as u64))?;
+    let found = timed(1, || expect(files.sync()?.counts.added, total as u64))?;
     table.row("all of them are new", &[Some(Summary { median: found.each, worst: found.worst })], Unit::Time);
     let unchanged = in_turns(&[()], effort.rounds(), |(), _| {
-        Ok(Some(timed(1, || expect(u64::from(!files.sync()?.is_empty()), 0))?))
+        Ok(Some(timed(1, || expect(u64::from(!files.sync()?.counts.is_empty()), 0))?))
     })?;
     table.row("nothing has changed", &unchanged, Unit::Time);
     let changed = in_turns(&[()], effort.rounds(), |(), round| {
         for number in 0..10 {
             std::fs::write(path(round * 997 + number * 31), "x".repeat(20 + round))?;
         }
-        Ok(Some(timed(1, || expect(files.sync()?.resized, 10))?))
+        Ok(Some(timed(1, || expect(files.sync()?.counts.resized, 10))?))
     })?;
     table.row("10 were changed by another program", &changed, Unit::Time);
     Ok(table)
@@ -217,7 +217,7 @@ fn growth(data: &Path, effort: Effort) -> Result<Table> {
             let cleaned = start.elapsed().as_secs_f64();
             expect(report.run.removed, (PAGES * PAGE) as u64)?;
             let start = Instant::now();
-            expect(u64::from(!files.sync()?.is_empty()), 0)?;
+            expect(u64::from(!files.sync()?.counts.is_empty()), 0)?;
             if round > 0 {
                 syncs.push(start.elapsed().as_secs_f64());
                 pages.push(cleaned / PAGES as f64);

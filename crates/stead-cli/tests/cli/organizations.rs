@@ -688,8 +688,10 @@ fn s26_a_change_says_that_it_cannot_be_undone() {
     );
     let large = "more than ten bytes";
     let lost = "This can't be undone: the old content is too large to be kept.";
-    let is_said = |arguments: &[&str]| dir.run(["--agent", "a"].iter().chain(arguments).copied()).contains(lost);
-    let fill = || ["/w/large", "/w/t/one", "/w/t/two"].map(|path| dir.run(["--agent", "a", "write", path, large]));
+    let is_said =
+        |arguments: &[&str]| dir.run(["--agent", "a"].iter().chain(arguments).copied()).contains(lost);
+    let fill =
+        || ["/w/large", "/w/t/one", "/w/t/two"].map(|path| dir.run(["--agent", "a", "write", path, large]));
     fill();
     assert!(is_said(&["write", "/w/large", "few"]));
     assert!(!is_said(&["write", "/w/large", large]));

@@ -6,8 +6,10 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::common::{TestDir, WORKSPACES};
+use super::common::{OnMount, TestDir, WORKSPACES};
 
 #[test]
 fn python_makes_a_virtual_environment() {
@@ -179,6 +181,85 @@ fn an_unlinked_file_can_be_opened_again_and_has_a_mode() {
         let open_now = fs::metadata(&descriptor_path).map(|metadata| (metadata.dev(), metadata.ino()));
         assert_ne!(open_now.ok(), Some((metadata.dev(), metadata.ino())), "{workspace}");
     }
+}
+
+/// A thread that opens a file whenever it is told to, and returns the content.
+struct Reader {
+    requests: std::sync::mpsc::Sender<PathBuf>,
+    contents: std::sync::mpsc::Receiver<String>,
+}
+
+impl Reader {
+    fn start() -> Self {
+        let (requests, paths) = std::sync::mpsc::channel::<PathBuf>();
+        let (send, contents) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            while let Ok(path) = paths.recv() {
+                let _ = send.send(fs::read_to_string(path).unwrap());
+            }
+        });
+        Reader { requests, contents }
+    }
+}
+
+/// Renames `new` over `f` on the mount. While that waits for the database, a program of the host gives `f` another content, and then
+/// the reader opens it. Returns what the reader gets.
+fn read_while_renamed(dir: &TestDir, mount: &OnMount, reader: &Reader, written: &str) -> String {
+    fs::write(mount.path("p/new"), "moved").unwrap();
+    fs::write(dir.path("outside"), written).unwrap();
+    let database = rusqlite::Connection::open(dir.path(".stead/stead.db")).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        let renaming = scope.spawn(|| fs::rename(mount.path("p/new"), mount.path("p/f")));
+        std::thread::sleep(Duration::from_millis(150));
+        fs::rename(dir.path("outside"), dir.path("project/f")).unwrap();
+        reader.requests.send(mount.path("p/f")).unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        assert!(!renaming.is_finished(), "the database is locked");
+        database.execute_batch("ROLLBACK").unwrap();
+        renaming.join().unwrap().unwrap();
+    });
+    reader.contents.recv().unwrap()
+}
+
+/// A file system may give a file that is removed and a new one the same inode number. An open of the first that came too late must not
+/// let the same thread into the second when that is gone.
+#[test]
+fn a_replaced_file_is_not_read_because_an_earlier_one_had_its_number() {
+    let dir = TestDir::new();
+    let config = fs::read_to_string(dir.path("stead.toml")).unwrap();
+    // So that a number is free as soon as no program has its file open.
+    let config = config.replace("path = \"project\"", "path = \"project\"\nkeep = false");
+    fs::write(dir.path("stead.toml"), config).unwrap();
+    let mount = dir.mount();
+    let reader = Reader::start();
+    fs::write(dir.path("project/f"), "first").unwrap();
+    let number = |path: PathBuf| fs::metadata(path).unwrap().ino();
+    let (on_host, on_mount) = (number(dir.path("project/f")), number(mount.path("p/f")));
+    let open = fs::File::open(mount.path("p/f")).unwrap();
+    assert_eq!(read_while_renamed(&dir, &mount, &reader, "second"), "moved");
+    drop(open);
+
+    let mut spare = 0;
+    let gets_the_number = || {
+        spare += 1;
+        fs::write(dir.path("project/third"), "third").unwrap();
+        if number(dir.path("project/third")) == on_host {
+            return true;
+        }
+        fs::rename(dir.path("project/third"), dir.path(&format!("project/spare-{spare}"))).unwrap();
+        false
+    };
+    if !super::common::eventually(gets_the_number) {
+        println!("SKIPPED: this file system doesn't use inode numbers again");
+        return;
+    }
+    fs::rename(dir.path("project/third"), dir.path("project/f")).unwrap();
+    assert!(super::common::eventually(|| fs::read_to_string(mount.path("p/f")).unwrap() == "third"));
+    assert_eq!(number(mount.path("p/f")), on_mount, "the kernel has forgotten the first file");
+    let _open = fs::File::open(mount.path("p/f")).unwrap();
+    let read = read_while_renamed(&dir, &mount, &reader, "fourth");
+    assert!(["fourth", "moved"].contains(&&*read), "{read}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, CompanionRecord, Content, DisplacedContent, NodeId, NodeKind, QuotaRoot, Step, StoreError, StorePath,
-    StoreResult, SyncPolicy, Usage,
+    Change, CompanionRecord, Content, DisplacedContent, NodeId, NodeKind, QuotaRoot, Step, StoreError,
+    StorePath, StoreResult, SyncPolicy, Usage,
 };
 use stead_core::{AuditOutcome, Operation};
 
@@ -277,8 +277,8 @@ impl PhysicalChange<'_> {
         let events = self.ledger_events(undo_record)?;
         self.count_action(&events)?;
         let intent_log_epoch = self.intent_log_epoch();
-        let is_keeping = self.ledger.displaced_policy == DisplacedContent::Keep
-            && self.staging.history.keeps_displaced();
+        let is_keeping =
+            self.ledger.displaced_policy == DisplacedContent::Keep && self.staging.history.keeps_displaced();
         let is_lost = |event: &&LedgerEvent| {
             matches!(event.kind, LedgerEventKind::Replaced | LedgerEventKind::Removed)
                 && !event.displaced_kept
