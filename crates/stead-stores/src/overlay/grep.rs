@@ -1,11 +1,12 @@
 //! Searches the fork's own files and the host directory together, with several threads.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use stead_core::search::{DirectoryRules, FileHits, Grep, GrepSearcher, Hits};
-use stead_core::store::{Attr, NodeKind, NodePath, OpenContent, OpenPurpose, StorePath};
+use stead_core::search::{DirectoryRules, FileHits, Grep, GrepSearcher, Hits, IgnoreRules};
+use stead_core::store::{Attr, NodeId, NodeKind, NodePath, OpenContent, OpenPurpose, Page, StorePath};
 use stead_core::{Store, StoreError, StoreResult};
 
 use crate::overlay::OverlayStore;
@@ -20,6 +21,8 @@ const MAX_IN_MEMORY: u64 = 8 << 20;
 const MAX_BATCH_FILES: usize = 32;
 /// How many threads search at most.
 const THREADS: usize = 8;
+/// How many directories and other names the fork has taken over at most where the host directory searches itself.
+const MAX_TAKEN: usize = 256;
 
 /// A directory below the start of a search.
 struct SearchedDirectory {
@@ -27,6 +30,25 @@ struct SearchedDirectory {
     path: StorePath,
     /// The ignore rules of its parent.
     above: DirectoryRules,
+}
+
+/// Which entries a search of the fork's directories looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchedEntries {
+    /// Those of the fork and those of the host directory.
+    All,
+    /// Those of the fork. The host directory searches its own.
+    Upper,
+}
+
+/// How the host directory can search everything that the fork has not taken over, which is faster than to list it first.
+struct LowerSearch {
+    /// The path in the host directory where the search starts.
+    start: StorePath,
+    /// What the fork has taken over, relative to the start.
+    skip: Vec<StorePath>,
+    /// The directories of the fork that the host directory has a part of, relative to the start.
+    shared: HashSet<StorePath>,
 }
 
 /// Files of the host directory that are read together.
@@ -99,6 +121,113 @@ impl OverlayStore {
             }
             top => top?,
         };
+        let Some(search) = self.lower_search(top)? else {
+            return self.grep_directories(at, top, SearchedEntries::All, grep, visit);
+        };
+        let mut is_ended = false;
+        self.grep_directories(at, top, SearchedEntries::Upper, grep, &mut |hits| {
+            let next = visit(hits);
+            is_ended |= next.is_break();
+            next
+        })?;
+        if is_ended { Ok(()) } else { self.grep_lower(search, grep, visit) }
+    }
+
+    /// How the host directory can search its part of a directory of the fork. `None` if the paths there differ, if the fork decides
+    /// about ignore files, or if it has taken over so much that skipping it would cost more.
+    fn lower_search(&self, top: NodeId) -> StoreResult<Option<LowerSearch>> {
+        let live_part = |node: NodeId| match self.place(&NodePath::of_node(node))? {
+            Place::Upper { directory } => {
+                StoreResult::Ok(directory.and_then(|directory| self.live_part(directory)))
+            }
+            Place::Live(_) => Ok(None),
+        };
+        let Some(start) = live_part(top)?.map(|live| live.path) else { return Ok(None) };
+        let mut search = LowerSearch { start, skip: Vec::new(), shared: HashSet::new() };
+        let is_about_ignoring = |name: &[u8]| IgnoreRules::NAMES.contains(&name);
+        // Each with whether the host directory has a part of its parent.
+        let mut waiting = vec![(top, StorePath::empty(), true)];
+        while let Some((node, path, is_parent_shared)) = waiting.pop() {
+            let live = live_part(node)?;
+            if live.as_ref().is_some_and(|live| !is_parent_shared || live.path != search.start.join(&path)) {
+                return Ok(None);
+            }
+            let entries = self.upper.list(&NodePath::of_node(node), &Page::ALL)?.entries;
+            for entry in &entries {
+                let path = path.child(entry.name.as_bytes());
+                if is_about_ignoring(entry.name.as_bytes()) {
+                    return Ok(None);
+                } else if entry.attr.kind == NodeKind::Directory {
+                    waiting.push((entry.attr.node, path, live.is_some()));
+                } else if live.is_some() {
+                    search.skip.push(path);
+                }
+            }
+            if let Some(live) = live {
+                let has = |name: &[u8]| entries.iter().any(|entry| entry.name.as_bytes() == name);
+                for name in live.taken.iter().filter(|name| !has(name)) {
+                    if is_about_ignoring(name) {
+                        return Ok(None);
+                    }
+                    search.skip.push(path.child(name));
+                }
+                search.shared.insert(path);
+            } else if is_parent_shared {
+                search.skip.push(path);
+            }
+            if search.skip.len() + search.shared.len() + waiting.len() > MAX_TAKEN {
+                return Ok(None);
+            }
+        }
+        Ok(Some(search))
+    }
+
+    /// Searches what the fork has not taken over.
+    fn grep_lower(
+        &self,
+        search: LowerSearch,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let LowerSearch { start, mut skip, shared } = search;
+        skip.extend_from_slice(&grep.skip);
+        let mut grep = grep.clone();
+        grep.skip = skip;
+        let lower = match self.lower.get() {
+            Ok(lower) => lower,
+            Err(error) => {
+                grep.unreadable.add(StorePath::empty(), error);
+                return Ok(());
+            }
+        };
+        let searched = lower.grep(&NodePath::from_root(start.clone()), &grep, &mut |hits| {
+            // The host may have a file now where the fork has a directory.
+            if shared.contains(&hits.path) {
+                return ControlFlow::Continue(());
+            }
+            let attr = hits.attr.map(|attr| self.live_attr(&start.join(&hits.path), attr));
+            visit(FileHits { attr, ..hits })
+        });
+        match searched {
+            // The host has no such directory any more.
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(()),
+            Err(error @ StoreError::HostDenied) => {
+                grep.unreadable.add(StorePath::empty(), error);
+                Ok(())
+            }
+            searched => searched,
+        }
+    }
+
+    /// Searches a directory of the fork with several threads.
+    fn grep_directories(
+        &self,
+        at: &NodePath,
+        top: NodeId,
+        searched: SearchedEntries,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
         let above = grep.ignore.as_ref().map(|ignore| ignore.above().clone()).unwrap_or_default();
         let (directory, path) = (DirectoryRef::Upper(top), StorePath::empty());
         let work = WorkQueue::new(SearchedDirectory { directory, path, above });
@@ -107,7 +236,7 @@ impl OverlayStore {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (work, sender) = (&work, sender.clone());
-                scope.spawn(move || self.search_worker(work, at, grep, &sender));
+                scope.spawn(move || self.search_worker(work, at, searched, grep, &sender));
             }
             drop(sender);
             while let Ok(hits) = receiver.recv() {
@@ -127,12 +256,14 @@ impl OverlayStore {
         &self,
         work: &WorkQueue<SearchedDirectory>,
         start: &NodePath,
+        searched: SearchedEntries,
         grep: &Grep,
         sender: &SyncSender<FileHits>,
     ) {
         let mut searcher = grep.searcher();
         while let Some(directory) = work.next() {
-            if let Err(error) = self.search_directory(work, start, &directory, grep, &mut searcher, sender) {
+            let next = (&directory, searched);
+            if let Err(error) = self.search_directory(work, start, next, grep, &mut searcher, sender) {
                 work.fail(error);
             }
             work.finish_directory();
@@ -143,12 +274,12 @@ impl OverlayStore {
         &self,
         work: &WorkQueue<SearchedDirectory>,
         start: &NodePath,
-        searched: &SearchedDirectory,
+        (directory, searched): (&SearchedDirectory, SearchedEntries),
         grep: &Grep,
         searcher: &mut GrepSearcher<'_>,
         sender: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
-        let SearchedDirectory { directory, path, above } = searched;
+        let SearchedDirectory { directory, path, above } = directory;
         let entries = match self.entries(directory) {
             // It was removed meanwhile.
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => return Ok(()),
@@ -158,13 +289,16 @@ impl OverlayStore {
                 return Ok(());
             }
             Ok((entries, failure)) => {
+                // Where the host directory searches itself, it says so itself.
+                let failure = failure.filter(|_| searched == SearchedEntries::All);
                 failure.into_iter().for_each(|error| grep.unreadable.add(path.clone(), error));
                 entries
             }
         };
         let rules = self.directory_rules(start, grep.ignore.as_ref(), path, &entries, above);
         let mut batch = LiveBatch::default();
-        for entry in entries {
+        let is_searched = |entry: &MergedEntry| searched == SearchedEntries::All || entry.live_path.is_none();
+        for entry in entries.into_iter().filter(is_searched) {
             if work.is_stopped() {
                 return Ok(());
             }

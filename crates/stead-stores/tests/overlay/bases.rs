@@ -3,14 +3,14 @@
 use std::os::unix::fs::symlink;
 
 use stead_core::glob::PathGlobs;
-use stead_core::search::{Grep, GrepQuery, WalkOptions};
+use stead_core::search::{Grep, GrepQuery, IgnoreRules, WalkOptions};
 use stead_core::store::{LinkHit, NodeKind, NodePath, OpenPurpose, Page, Replace, Step, Subtree};
 use stead_core::{Store, StoreError};
 use stead_stores::OverlayStore;
 
 use crate::{
-    Site, apply, assert_sound, change, essence, names, node_path, read, remove, remove_step, rename,
-    rename_step, write,
+    Site, apply, assert_sound, change, essence, found_in, names, node_path, read, remove, remove_step,
+    rename, rename_step, write,
 };
 
 #[test]
@@ -101,6 +101,71 @@ fn g2_reads_leave_nothing_in_the_database() {
     .unwrap();
     assert_eq!(hits, ["d/e/file"]);
     assert_eq!(tables.map(|table| site.count(table)), before);
+}
+
+#[test]
+fn g2_a_search_finds_what_the_fork_and_the_host_have_now() {
+    let site = Site::new();
+    for path in
+        ["d/changed", "d/removed", "d/live", "d/e/moved", "d/e/live", "f/replaced", "f/live", "g/h/live"]
+    {
+        site.put(path, "needle");
+    }
+    let fork = site.fork("one");
+    write(&*fork, "d/changed", "another needle");
+    write(&*fork, "d/own", "needle");
+    write(&*fork, "new/own", "needle");
+    remove(&*fork, "d/removed");
+    rename(&*fork, "d/e/moved", "d/e/renamed");
+    remove(&*fork, "f/replaced");
+    write(&*fork, "f/replaced/below", "needle");
+    for path in ["d/removed", "d/own", "new/host", "f/replaced", "later/host"] {
+        let host = site.host_path(path);
+        if path == "f/replaced" {
+            std::fs::write(host, "needle").unwrap();
+        } else {
+            site.put(path, "needle");
+        }
+    }
+    let search = |fork: &dyn Store| {
+        let mut grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+        grep.ignore = Some(IgnoreRules::new(Vec::new()));
+        found_in(fork, &grep)
+    };
+    let all = [
+        "d/changed",
+        "d/e/live",
+        "d/e/renamed",
+        "d/live",
+        "d/own",
+        "f/live",
+        "f/replaced/below",
+        "g/h/live",
+        "later/host",
+        "new/own",
+    ];
+    assert_eq!(search(&*fork), all);
+    // A directory that the fork has moved is searched at its new path.
+    rename(&*fork, "g/h", "g/i");
+    let moved = all.map(|path| if path == "g/h/live" { "g/i/live" } else { path });
+    assert_eq!(search(&*fork), moved);
+    // Ignore files count as the fork shows them.
+    site.put("d/.gitignore", "e/\n");
+    let without = |ignored: &[&str]| -> Vec<&str> {
+        moved.into_iter().filter(|path| !ignored.iter().any(|start| path.starts_with(start))).collect()
+    };
+    assert_eq!(search(&*fork), without(&["d/e/"]));
+    write(&*fork, "d/.gitignore", "live\n");
+    assert_eq!(search(&*fork), without(&["d/live", "d/e/live"]));
+    remove(&*fork, "d/.gitignore");
+    assert_eq!(search(&*fork), moved);
+    // The host has a file where the fork has a directory.
+    std::fs::remove_dir_all(site.host_path("d")).unwrap();
+    site.put("d", "needle");
+    assert_eq!(search(&*fork), without(&["d/live", "d/e/live"]));
+    std::fs::remove_dir_all(site.host_path("f")).unwrap();
+    assert_eq!(search(&*fork), without(&["d/live", "d/e/live", "f/live"]));
+    assert_sound(&*fork);
 }
 
 #[test]

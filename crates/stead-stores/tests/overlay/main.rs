@@ -10,13 +10,16 @@ mod lifetime;
 mod random;
 mod suite;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use stead_core::glob::PathGlobs;
+use stead_core::search::{Grep, GrepQuery, WalkOptions};
 use stead_core::store::{
-    Change, Content, DisplacedContent, Fork, IfMissing, NodePath, Page, Parents, Precondition, PutOptions,
-    QuotaLimits, Replace, RevisionNumber, Step, StorePath, Subtree,
+    Change, Content, DisplacedContent, Fork, IfMissing, NodeKind, NodePath, Page, Parents, Precondition,
+    PutOptions, QuotaLimits, Replace, RevisionNumber, Step, StorePath, Subtree,
 };
 use stead_core::{
     ApprovalPolicy, Clock, Identity, Operation, OperationId, Store, StoreResult, SystemClock, VfsPath,
@@ -225,4 +228,33 @@ fn assert_sound(store: &dyn Store) {
         store.require_maintenance().unwrap().verify(&mut |_| ()).unwrap().problems,
         Vec::<String>::new()
     );
+}
+
+/// The paths of the files in which a search finds the pattern, sorted.
+fn found_in(store: &dyn Store, grep: &Grep) -> Vec<String> {
+    let mut paths = Vec::new();
+    let found = store.grep(&NodePath::root(), grep, &mut |hits| {
+        paths.push(hits.path.to_string());
+        ControlFlow::Continue(())
+    });
+    found.unwrap();
+    paths.sort();
+    paths
+}
+
+/// Checks that a search finds every file that has content, once.
+#[track_caller]
+fn assert_searches_what_it_shows(store: &dyn Store) {
+    let mut shown = Vec::new();
+    let walked = store.walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
+        if entry.attr.kind == NodeKind::File && entry.attr.size > 0 {
+            shown.push(entry.path.to_string());
+        }
+        ControlFlow::Continue(())
+    });
+    walked.unwrap();
+    shown.sort();
+    let grep = Grep::new(&GrepQuery::new("."), None, PathGlobs::none()).unwrap();
+    assert_eq!(found_in(store, &grep), shown);
+    assert!(grep.unreadable.take().is_empty());
 }

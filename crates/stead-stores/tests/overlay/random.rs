@@ -147,6 +147,7 @@ fn g3_a_fork_of_a_directory_behaves_like_a_fork_of_a_volume_and_the_base_never_c
                 snapshot_of(&*expected),
                 "seed {seed}, change {number}: {plans:?}"
             );
+            crate::assert_searches_what_it_shows(&*ours);
             if number % 40 == 39 {
                 let name = format!("{number}");
                 ours = fork_of(&ours, &name);
@@ -211,6 +212,7 @@ fn g2_whatever_happens_to_the_base_the_forks_own_files_stay() {
                 3 => drop(std::fs::remove_dir_all(&host)),
                 _ => drop(std::fs::rename(&host, site.host_path(&random.path()))),
             }
+            crate::assert_searches_what_it_shows(&*fork);
             for (path, text) in &own {
                 assert_eq!(
                     read(&*fork, path).as_deref().ok(),
