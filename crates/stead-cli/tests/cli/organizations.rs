@@ -725,6 +725,17 @@ fn s26_a_change_says_that_it_cannot_be_undone() {
 }
 
 #[test]
+fn s25_a_list_of_workspaces_that_cannot_be_shown_says_why() {
+    let dir = two_workspaces(STORES[1]);
+    let written = dir.run(["write", "/x/a", "1"]);
+    assert!(written.contains("Created"), "{written}");
+    for path in ["/", "/x"] {
+        let refused = dir.run(["ls", path, "--at", "1"]);
+        assert!(refused.contains("can only be read as of a snapshot"), "{path}: {refused}");
+    }
+}
+
+#[test]
 fn s26_an_earlier_version_is_read_though_another_workspace_has_a_newer_fork() {
     for store in STORES {
         let dir = two_workspaces(store);

@@ -173,6 +173,14 @@ impl<'v> Call<'v> {
                 }
                 return Ok(Authorized::AboveWorkspaces);
             }
+            // Where no Workspace can be shown as of the past, one of them says why.
+            let unshown = || router.nested(path).find_map(|nested| Some((nested.prefix(), nested.barrier()?)));
+            if router.workspaces().next().is_none()
+                && let Some((prefix, barrier @ Barrier::NotInPast(_))) = unshown()
+            {
+                let (path, workspace) = (prefix.clone(), prefix.clone());
+                return Err(Error::BehindBarrier { path, workspace, barrier: barrier.clone() });
+            }
             let workspaces = router.workspaces().map(|workspace| workspace.prefix()).collect();
             return Err(Error::OutsideWorkspaces { path: path.clone(), workspaces });
         };
