@@ -168,5 +168,24 @@ mod tests {
             assert_eq!(scope.short_name().to_lowercase().parse(), Ok(scope));
         }
         assert!("RO".parse::<AccessScope>().unwrap_err().to_string().contains("READ_WRITE (rw)"));
+        let scopes: [AccessScope; 3] = serde_json::from_str(r#"["ro", "READ_WRITE", "wo"]"#).unwrap();
+        assert_eq!(serde_json::to_string(&scopes).unwrap(), r#"["READ_ONLY","READ_WRITE","WRITE_ONLY"]"#);
+        assert_eq!(scopes.map(|scope| scope.to_string()), ["READ_ONLY", "READ_WRITE", "WRITE_ONLY"]);
+    }
+
+    #[test]
+    fn every_access_has_words() {
+        let words = [Access::Read, Access::Write, Access::MoveOut, Access::History, Access::Restore]
+            .map(|access| (access.gerund(), access.verb()));
+        assert_eq!(
+            words,
+            [
+                ("reading", "read"),
+                ("writing", "write"),
+                ("moving files out", "move files out"),
+                ("reading its history", "read history"),
+                ("restoring", "restore"),
+            ]
+        );
     }
 }

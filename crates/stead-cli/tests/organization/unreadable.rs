@@ -54,6 +54,8 @@ fn f29_f125_what_the_host_withholds_is_listed_as_unreadable_and_hides_nothing_el
     }
     let office = Office::example();
     fs::write(office.host_path("team-library/shared", "secret.md"), "secret").unwrap();
+    let pipe = office.host_path("team-library/shared", "pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     give_away(&office.path(""));
     let withheld = office.host_path("team-hr/shared", "");
     chown(&withheld, Some(0), Some(0)).unwrap();
@@ -76,6 +78,9 @@ fn f29_f125_what_the_host_withholds_is_listed_as_unreadable_and_hides_nothing_el
         assert_eq!(info["structuredContent"]["permissions"]["read"], is_readable, "{info}");
         assert_eq!(marcus.call("read_file_by_id", file)["isError"], !is_readable);
     }
+    let pipe = json!({ "folderId": library["folderId"], "filename": "pipe" });
+    let refused = marcus.call("get_file_info_by_id", pipe);
+    assert!(refused["isError"] == true && refused.to_string().contains("pipe"), "{refused}");
     drop(marcus.stdin);
     assert!(marcus.child.wait().unwrap().success());
 }

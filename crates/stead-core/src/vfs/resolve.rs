@@ -174,7 +174,8 @@ impl<'v> Call<'v> {
                 return Ok(Authorized::AboveWorkspaces);
             }
             // Where no Workspace can be shown as of the past, one of them says why.
-            let unshown = || router.nested(path).find_map(|nested| Some((nested.prefix(), nested.barrier()?)));
+            let unshown =
+                || router.nested(path).find_map(|nested| Some((nested.prefix(), nested.barrier()?)));
             if router.workspaces().next().is_none()
                 && let Some((prefix, barrier @ Barrier::NotInPast(_))) = unshown()
             {

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 
 use super::*;
+use crate::testkit::{Fault, FaultyStore};
 
 #[test]
 fn f33_and_f93_to_f96_the_text_has_the_content_and_a_last_line_and_the_facts_are_the_object() {
@@ -85,6 +86,22 @@ fn f33_a_long_file_is_read_in_pages() {
         let refused = failure(&marcus, "read_file_by_id", arguments.into());
         assert!(refused.message.contains(problem), "{refused}");
     }
+}
+
+#[test]
+fn f98_a_missing_file_is_reported_although_the_available_ones_cannot_be_listed() {
+    let office = Office::new();
+    office.put("marcus/shared", "review.md", "x");
+    let plain = "File 'notes.md' not found in folder 'Marcus (HR) - Shared'.";
+    let is_plain = |fault| {
+        let store = Arc::new(FaultyStore::new(office.store.clone(), fault));
+        let catalyst = office.tools_over(store, "catalyst", TOOLS.into_iter().map(|tool| tool.name));
+        let id = folder_id(&office.tools("catalyst"), "org_shared", "marcus/shared");
+        let read = failure(&catalyst, "read_file_by_id", json!({ "folderId": id, "filename": "notes.md" }));
+        read.kind == ErrorKind::NotFound && read.message == plain
+    };
+    assert!(!is_plain(Fault::Never));
+    assert!((1..20).any(|call| is_plain(Fault::From(call))));
 }
 
 #[test]
