@@ -716,7 +716,7 @@ fn s26_a_change_says_that_it_cannot_be_undone() {
     let call = |agent, tool, arguments: &str| dir.run(["--agent", agent, "call", tool, arguments]);
     let deleted = call("a", "delete_file", r#"{"path": "/w/large"}"#);
     assert!(deleted.contains("can't be undone: the old content is too large to be kept"), "{deleted}");
-    // Where the caller may not read, the answer is the same whatever was there.
+    // Where the caller may not read, the answer doesn't depend on what was there.
     fill();
     let replaced = call("b", "write_file", r#"{"path": "/w/large", "content": "few"}"#);
     assert!(!replaced.contains("undone"), "{replaced}");
