@@ -47,8 +47,9 @@ struct LowerSearch {
     start: StorePath,
     /// What the fork has taken over, relative to the start.
     skip: Vec<StorePath>,
-    /// The directories of the fork that the host directory has a part of, relative to the start.
-    shared: HashSet<StorePath>,
+    /// Where the host directory has no files that the search reports, relative to the start: the directories of the fork that it has
+    /// a part of, and the fork's files that were reported.
+    not_reported: HashSet<StorePath>,
 }
 
 /// Files of the host directory that are read together.
@@ -121,11 +122,13 @@ impl OverlayStore {
             }
             top => top?,
         };
-        let Some(search) = self.lower_search(top)? else {
+        let Some(mut search) = self.lower_search(top)? else {
             return self.grep_directories(at, top, SearchedEntries::All, grep, visit);
         };
         let mut is_ended = false;
         self.grep_directories(at, top, SearchedEntries::Upper, grep, &mut |hits| {
+            // The fork may have taken it over only now.
+            search.not_reported.insert(hits.path.clone());
             let next = visit(hits);
             is_ended |= next.is_break();
             next
@@ -143,7 +146,7 @@ impl OverlayStore {
             Place::Live(_) => Ok(None),
         };
         let Some(start) = live_part(top)?.map(|live| live.path) else { return Ok(None) };
-        let mut search = LowerSearch { start, skip: Vec::new(), shared: HashSet::new() };
+        let mut search = LowerSearch { start, skip: Vec::new(), not_reported: HashSet::new() };
         let is_about_ignoring = |name: &[u8]| IgnoreRules::NAMES.contains(&name);
         // Each with whether the host directory has a part of its parent.
         let mut waiting = vec![(top, StorePath::empty(), true)];
@@ -171,11 +174,11 @@ impl OverlayStore {
                     }
                     search.skip.push(path.child(name));
                 }
-                search.shared.insert(path);
+                search.not_reported.insert(path);
             } else if is_parent_shared {
                 search.skip.push(path);
             }
-            if search.skip.len() + search.shared.len() + waiting.len() > MAX_TAKEN {
+            if search.skip.len() + search.not_reported.len() + waiting.len() > MAX_TAKEN {
                 return Ok(None);
             }
         }
@@ -189,7 +192,7 @@ impl OverlayStore {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let LowerSearch { start, mut skip, shared } = search;
+        let LowerSearch { start, mut skip, not_reported } = search;
         skip.extend_from_slice(&grep.skip);
         let mut grep = grep.clone();
         grep.skip = skip;
@@ -202,7 +205,7 @@ impl OverlayStore {
         };
         let searched = lower.grep(&NodePath::from_root(start.clone()), &grep, &mut |hits| {
             // The host may have a file now where the fork has a directory.
-            if shared.contains(&hits.path) {
+            if not_reported.contains(&hits.path) {
                 return ControlFlow::Continue(());
             }
             let attr = hits.attr.map(|attr| self.live_attr(&start.join(&hits.path), attr));
