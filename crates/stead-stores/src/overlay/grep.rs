@@ -122,7 +122,12 @@ impl OverlayStore {
             }
             top => top?,
         };
-        let Some(mut search) = self.lower_search(top)? else {
+        let search = match self.lower_search(top) {
+            // A directory was removed meanwhile.
+            Err(StoreError::NotFound | StoreError::NotADirectory) => None,
+            search => search?,
+        };
+        let Some(mut search) = search else {
             return self.grep_directories(at, top, SearchedEntries::All, grep, visit);
         };
         let mut is_ended = false;
@@ -155,7 +160,12 @@ impl OverlayStore {
             if live.as_ref().is_some_and(|live| !is_parent_shared || live.path != search.start.join(&path)) {
                 return Ok(None);
             }
-            let entries = self.upper.list(&NodePath::of_node(node), &Page::ALL)?.entries;
+            let page = Page { limit: MAX_TAKEN, ..Page::ALL };
+            let listing = self.upper.list(&NodePath::of_node(node), &page)?;
+            if listing.more || live.as_ref().is_some_and(|live| live.taken.len() > MAX_TAKEN) {
+                return Ok(None);
+            }
+            let entries = listing.entries;
             for entry in &entries {
                 let path = path.child(entry.name.as_bytes());
                 if is_about_ignoring(entry.name.as_bytes()) {

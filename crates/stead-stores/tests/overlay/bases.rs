@@ -9,8 +9,8 @@ use stead_core::{Store, StoreError};
 use stead_stores::OverlayStore;
 
 use crate::{
-    Site, apply, assert_sound, change, essence, found_in, names, node_path, read, remove, remove_step,
-    rename, rename_step, write,
+    Site, apply, assert_searches_what_it_shows, assert_sound, change, essence, found_in, names, node_path,
+    read, remove, remove_step, rename, rename_step, write,
 };
 
 #[test]
@@ -165,6 +165,13 @@ fn g2_a_search_finds_what_the_fork_and_the_host_have_now() {
     assert_eq!(search(&*fork), without(&["d/live", "d/e/live"]));
     std::fs::remove_dir_all(site.host_path("f")).unwrap();
     assert_eq!(search(&*fork), without(&["d/live", "d/e/live", "f/live"]));
+    // The fork has taken over more than the host directory would skip.
+    for number in 0..300 {
+        site.put(&format!("many/{number}"), "needle");
+        write(&*fork, &format!("many/{number}"), "fork");
+    }
+    site.put("many/live", "needle");
+    assert_searches_what_it_shows(&*fork);
     assert_sound(&*fork);
 }
 

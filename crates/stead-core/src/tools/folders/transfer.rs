@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::quota::{quota_warning, write_failure};
+use super::quota::{change_warning, write_failure};
 use super::{OUT_PATH, OUT_SUCCESS, OUT_WARNING, authorize, json_reply};
 use crate::error::Error;
 use crate::scope::Access;
@@ -89,6 +89,6 @@ pub(super) fn transfer(
         path: transferred.to.to_string(),
         size: stat.size,
         overwritten: existing.is_some(),
-        warning: quota_warning(vfs, &dest.path),
+        warning: change_warning(vfs, &dest.path, transferred.not_kept),
     }))
 }

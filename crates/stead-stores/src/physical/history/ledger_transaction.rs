@@ -280,7 +280,9 @@ impl PhysicalChange<'_> {
         let is_keeping =
             self.ledger.displaced_policy == DisplacedContent::Keep && self.staging.history.keeps_displaced();
         let is_lost = |event: &&LedgerEvent| {
-            matches!(event.kind, LedgerEventKind::Replaced | LedgerEventKind::Removed)
+            // Of a file that was written into, the bytes before that are displaced.
+            let kinds = [LedgerEventKind::Replaced, LedgerEventKind::Removed, LedgerEventKind::Patched];
+            kinds.contains(&event.kind)
                 && !event.displaced_kept
                 && event.detail.before.is_some_and(|before| before.kind == NodeKind::File)
         };
