@@ -26,7 +26,8 @@ const COMPLETE: [&str; 5] = [
 /// Code that is there for tests, or isn't ours.
 const IGNORED_FILES: &str =
     r"(/tests/|/tests\.rs$|/testkit/|/benches/|/examples/|/xtask/|/\.cargo/|/rustc/|/target/)";
-const FLAGS: &str = "-C instrument-coverage";
+/// The counters lie in a mapped file, which each process shares: it ends at once, and a killed one counts too.
+const FLAGS: &str = "-C instrument-coverage -C llvm-args=-runtime-counter-relocation";
 
 pub(crate) fn run() -> Result {
     let [profdata, cov] = llvm_tools()?;
@@ -40,8 +41,8 @@ pub(crate) fn run() -> Result {
             .args(["test", "--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests"])
             .args(arguments);
         command.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", &target).env_remove("STEAD_TEST_LONG");
-        // Many processes add to each of a few files, because some tests start thousands.
-        command.env("LLVM_PROFILE_FILE", profiles.join("%8m.profraw"));
+        // Many processes count in each of a few files, because some tests start thousands.
+        command.env("LLVM_PROFILE_FILE", profiles.join("%c%8m.profraw"));
         command
     };
     let programs =
@@ -49,7 +50,7 @@ pub(crate) fn run() -> Result {
     let tests = run_shown(&mut test(&["--no-fail-fast"]));
     let merged = target.join("tests.profdata");
     let mut merge = program(profdata);
-    // A process that was killed may leave a file without an end.
+    // A process that was killed while it made a file leaves it without an end.
     merge.args(["merge", "--sparse", "--failure-mode=all", "--output"]).arg(&merged).arg(&profiles);
     capture(&mut merge)?;
     let mut export = program(cov);

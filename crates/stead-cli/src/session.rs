@@ -254,13 +254,17 @@ impl Session {
         Ok(Identity { thread: self.globals.thread.clone(), ..config.identity(self.agent(config)?) })
     }
 
-    /// The agent that the command acts as: the one that `--agent` names, or the only one.
+    /// The agent that the command acts as: the one that `--agent` names, or the only one; with `--thread`, the only one that works in
+    /// threads.
     pub(crate) fn agent(&self, config: &Config) -> Result<String, CommandError> {
         match &self.globals.agent {
             Some(agent) => {
                 config.full_agent_name(agent).map_err(|error| CommandError::invalid(error.to_string()))
             }
-            None => only_agent(config),
+            None => match self.globals.thread.as_ref().and_then(|_| only_agent_in_threads(config)) {
+                Some(agent) => Ok(agent.to_owned()),
+                None => only_agent(config),
+            },
         }
     }
 
@@ -457,6 +461,15 @@ pub(crate) enum Colour {
     Blue = 34,
     Magenta = 35,
     Cyan = 36,
+}
+
+/// The only agent that works in threads; `None` if there are several or none.
+pub(crate) fn only_agent_in_threads(config: &Config) -> Option<&str> {
+    let mut in_threads = config.agents.iter().filter(|(_, agent)| agent.scope.has_threads());
+    match (in_threads.next(), in_threads.next()) {
+        (Some((agent, _)), None) => Some(agent),
+        _ => None,
+    }
 }
 
 fn only_agent(config: &Config) -> Result<String, CommandError> {

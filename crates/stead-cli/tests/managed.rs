@@ -12,6 +12,8 @@ mod commands;
 #[cfg(target_os = "linux")]
 #[path = "shared/mounted.rs"]
 mod mounted;
+#[path = "shared/program.rs"]
+mod program;
 
 const CONFIG: &str = r#"
 [stores.notes]
@@ -345,10 +347,8 @@ fn w85_and_w91_a_file_that_cant_be_removed_is_reported_and_the_others_are_remove
         assert!(owned.success());
     }
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).unwrap();
-    // The build directory may be closed to other users.
     let program = host.0.path().join("stead-program");
-    std::fs::copy(env!("CARGO_BIN_EXE_stead"), &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program::copy_program(&program);
     let run = |arguments: &[&str], input: &str| {
         let mut command = Command::new(&program);
         command.args(arguments).current_dir(&host.0).env("HOME", host.0.path().join("no-home"));
@@ -415,8 +415,7 @@ fn w85_a_directory_that_cant_be_read_is_reported_and_everything_else_goes_on() {
         assert!(owned.success());
     }
     let program = host.0.path().join("stead-program");
-    std::fs::copy(env!("CARGO_BIN_EXE_stead"), &program).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program::copy_program(&program);
     let closed = ["files/data", "files/code/deep"].map(|path| host.0.path().join(path));
     let set_mode = |mode| {
         let mode = || std::fs::Permissions::from_mode(mode);

@@ -188,6 +188,11 @@ fn rules(workspace: &Workspace) -> Vec<String> {
     if !workspace.scope().allows(Access::Write) {
         return rules;
     }
+    if workspace.managed().is_some() {
+        rules.push(
+            "A new file directly in it is put into category/day, and the answer names its path".to_owned(),
+        );
+    }
     let protected = workspace.protect().patterns();
     if !protected.is_empty() {
         let named: Vec<_> = protected.iter().take(MAX_NAMED_GLOBS).map(|glob| short_text(glob)).collect();

@@ -116,6 +116,13 @@ impl VfsPath {
         VfsPath(format!("{STATE_PREFIX}{namespace}/{key}").into())
     }
 
+    /// What the history and the audit call something in a State, from its text: `state:NAMESPACE` or `state:NAMESPACE/KEY`. `None` for
+    /// any other text.
+    pub fn parse_state(text: &str) -> Option<Self> {
+        let name = text.strip_prefix(STATE_PREFIX)?;
+        (!name.is_empty() && !name.contains(char::is_control)).then(|| VfsPath(text.into()))
+    }
+
     /// Whether this names something in a State rather than a file.
     pub fn is_state(&self) -> bool {
         self.0.starts_with(STATE_PREFIX)

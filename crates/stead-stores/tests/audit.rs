@@ -513,12 +513,11 @@ fn a_follower_gets_new_entries() {
     let fixture = Fixture::new();
     let vfs = fixture.vfs();
     vfs.exists("/notes/before").unwrap();
+    let access = fixture.access();
+    let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
+    let mut follower = access.follow(query, None).unwrap();
     thread::scope(|scope| {
-        let follower = scope.spawn(|| {
-            let access = fixture.access();
-            let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
-            access.follow(query, None).unwrap().wait_for_entries().unwrap()
-        });
+        let follower = scope.spawn(move || follower.wait_for_entries().unwrap());
         thread::sleep(std::time::Duration::from_millis(300));
         vfs.exists("/notes/after").unwrap();
         vfs.list("/notes", &stead_core::vfs::ListPage::all()).unwrap();
@@ -803,7 +802,9 @@ fn filter_count(fixture: &Fixture) -> i64 {
 fn queries_find_the_same_with_and_without_path_filters() {
     let fixture = Fixture::new();
     write_filtered_records(&fixture);
-    assert_eq!(filter_count(&fixture), 4);
+    // The newest filter isn't made if the log last looked before there were enough records for it.
+    let count = filter_count(&fixture);
+    assert!((3..=4).contains(&count), "{count}");
     assert_eq!(fixture.verify().problems, [""; 0]);
     let access = fixture.access();
     let all_entries = entries_matching(&access, &AuditQuery::default());

@@ -29,6 +29,11 @@ pub struct MergePlaces {
 }
 
 impl MergePlaces {
+    /// The prefix of the Workspace that the fork itself is merged into.
+    pub fn target(&self) -> &VfsPath {
+        &self.places[0].0
+    }
+
     /// A path as rules know it, relative to the top of the fork; `None` for a path that isn't in what the fork was made from.
     pub fn rule_path(&self, path: &VfsPath) -> Option<String> {
         let containing = self.places.iter().filter(|(prefix, _)| path.strip_prefix(prefix).is_some());

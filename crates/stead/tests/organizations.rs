@@ -835,6 +835,25 @@ fn f115_a_reader_sees_the_old_file_or_the_new_one_and_a_failed_write_leaves_the_
 }
 
 #[test]
+fn f100_a_pipe_in_a_folder_is_refused_as_what_it_is_and_isnt_waited_for() {
+    let host = Host::new("physical");
+    let (stead, id) = private_folder(&host, "marcus");
+    let file = |name: &str| json!({ "folderId": id, "filename": name });
+    let content = |name: &str| json!({ "folderId": id, "filename": name, "content": "x" });
+    assert!(!stead.call("write_file_by_id", content("a.md")).is_failure());
+    let pipe = host.path("data/organizations/acme/workspaces/marcus/private/pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    for (tool, arguments) in [
+        ("read_file_by_id", file("pipe")),
+        ("get_file_info_by_id", file("pipe")),
+        ("write_file_by_id", content("pipe")),
+    ] {
+        let refused = stead.call(tool, arguments);
+        assert!(refused.is_failure() && refused.joined_text().contains("fifo"), "{tool}: {refused:?}");
+    }
+}
+
+#[test]
 fn f168_what_a_folder_tool_deletes_the_operator_can_bring_back() {
     on_both_stores(|host| {
         let (stead, id) = private_folder(host, "marcus");

@@ -293,7 +293,7 @@ fn twenty_thousand_workspaces_are_loaded_without_comparing_every_two_of_them() {
     let start = std::time::Instant::now();
     host.load_text(&text).unwrap();
     // In a debug build on a busy machine. Comparing every two of them takes minutes there.
-    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", start.elapsed());
     text += &format!("[[agents.a.workspaces]]\nprefix = \"/all\"\nstore = \"n\"\n{RW}\n");
     let error = host.load_text(&text).unwrap_err();
     assert_eq!(error.lines().count(), 10_000, "every Workspace that is read-only is reported");

@@ -348,7 +348,7 @@ fn s25_a_directory_that_leads_to_another_workspace_is_undone_in_the_workspace_th
 #[test]
 fn s12_a_thread_ends_after_its_idle_time_out() {
     for kind in KINDS {
-        let host = thread_host(kind, "idle_timeout = \"1s\"");
+        let host = thread_host(kind, "idle_timeout = \"3s\"");
         let stores = host.stores();
         let (kept, dropped) = (open(&stores, "kept"), open(&stores, "dropped"));
         kept.vfs().write("/w/x", "1").unwrap();
@@ -557,7 +557,7 @@ fn s14_a_thread_that_another_process_has_open_is_not_destroyed() {
 #[test]
 fn s14_a_thread_of_a_dead_process_is_swept_when_its_lease_has_expired() {
     let host = thread_host("physical", "idle_timeout = \"1s\"");
-    let dead = host.stores().with_lease_ttl(Duration::from_millis(1_500));
+    let dead = host.stores().with_lease_ttl(Duration::from_secs(5));
     let stead = open(&dead, "one");
     stead.vfs().write("/w/x", "1").unwrap();
     // As after kill -9: nothing is released, and no heartbeat comes.
@@ -578,12 +578,12 @@ fn s14_a_thread_of_a_dead_process_is_swept_when_its_lease_has_expired() {
 
 #[test]
 fn s15_an_idle_time_out_never_fires_while_a_call_runs() {
-    let host = thread_host("virtual", "idle_timeout = \"1s\"");
+    let host = thread_host("virtual", "idle_timeout = \"3s\"");
     let stores = host.stores();
     let stead = open(&stores, "one");
     stead.vfs().write("/w/x", "1").unwrap();
     let result: Result<(), stead_core::Error> = stead.vfs().audited("long call", None, || {
-        let end = Instant::now() + Duration::from_millis(2_500);
+        let end = Instant::now() + Duration::from_millis(4_500);
         while Instant::now() < end {
             assert!(stores.threads().sweep().unwrap().ended.is_empty());
             assert!(stores.threads().destroy(&key("one")).is_err());

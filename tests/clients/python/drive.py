@@ -104,21 +104,35 @@ async def updates(client, folder, heard):
     path = f"{folder}/a.md"
     uri = f"stead://{path}"
 
-    async def change():
-        await client.call_tool("write_file", {"path": path, "content": "three\n"})
+    async def change(content):
+        await client.call_tool("write_file", {"path": path, "content": content})
+
+    async def change_until(is_heard):
+        # The acknowledgement of `listen` may come before the server follows the file.
+        attempt = 0
+        while not is_heard.is_set():
+            await change(f"three, attempt {attempt}\n")
+            attempt += 1
+            with anyio.move_on_after(0.5):
+                await is_heard.wait()
 
     with anyio.fail_after(PATIENCE):
         if client.protocol_version < "2026-07-28":
             await client.subscribe_resource(uri)
-            await change()
+            await change("three\n")
             same(await heard.updated.receive(), uri)
             await client.unsubscribe_resource(uri)
             return
-        async with client.listen(resource_subscriptions=[uri]) as subscription:
-            await change()
+        async with (
+            client.listen(resource_subscriptions=[uri]) as subscription,
+            anyio.create_task_group() as tasks,
+        ):
+            is_heard = anyio.Event()
+            tasks.start_soon(change_until, is_heard)
             async for event in subscription:
                 same(str(event.uri), uri)
-                return
+                is_heard.set()
+                break
 
 
 async def main():

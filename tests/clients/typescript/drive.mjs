@@ -89,7 +89,12 @@ async function updates(client, folder, version) {
   const subscription =
     version === "2026-07-28" ? await client.listen({ resourceSubscriptions: [uri] }) : undefined;
   if (!subscription) await client.subscribeResource({ uri });
-  await client.callTool({ name: "write_file", arguments: { path, content: "three\n" } });
+  const write = (content) => client.callTool({ name: "write_file", arguments: { path, content } });
+  await write("three\n");
+  // The acknowledgement of `listen` may come before the server follows the file.
+  for (let attempt = 0; subscription && !(await Promise.race([updated, sleep(500)])); attempt++) {
+    await write(`three, attempt ${attempt}\n`);
+  }
   assert.equal(await updated, uri);
   await (subscription ? subscription.close() : client.unsubscribeResource({ uri }));
 }

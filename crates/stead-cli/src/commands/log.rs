@@ -1,5 +1,5 @@
-use stead::OperationIdPrefix;
 use stead::vfs::{DiffOptions, IntoPath, LogAction, LogEntry, LogQuery};
+use stead::{Config, OperationIdPrefix};
 
 use super::difference::{DiffStyle, print_differences};
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -59,11 +59,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         (false, false) => None,
     };
     let style = LogStyle { is_oneline: args.oneline, differences };
+    // An agent that isn't configured any more is found by its whole name.
+    let config = session.config_file().ok().and_then(|file| Config::load_usable(&file).ok());
+    let full_name = |by: &String| config.as_ref()?.full_agent_name(by).ok();
+    let by = args.by.as_ref().map(|by| full_name(by).unwrap_or_else(|| by.clone()));
     let entries = stead.single_record("log", args.path.as_deref(), CommandError::kind, |stead| {
         let find = |prefix| stead.find_operation(prefix);
         let query = LogQuery {
             path: args.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?,
-            agent: args.by,
+            agent: by,
             operation: args.operation.as_ref().map(find).transpose()?,
             since: args.since,
             limit: args.limit,

@@ -55,10 +55,8 @@ pub(super) struct ChoiceArgs {
 impl ChoiceArgs {
     /// The rules, the most general ones first.
     pub(super) fn rules(&self, stead: &Stead, fork: &str) -> Result<Vec<MergeRule>, CommandError> {
-        let own = stead.find_fork(fork).ok();
-        let fork_prefix = VfsPath::parse(&format!("/forks/{fork}")).ok();
-        let prefixes: Vec<&VfsPath> =
-            own.map(|fork| &fork.base_prefix).into_iter().chain(&fork_prefix).collect();
+        let prefixes = prefixes_of(stead, fork);
+        let prefixes: Vec<&VfsPath> = prefixes.iter().collect();
         let parse =
             |glob: &str| -> Result<RulePaths, CommandError> { Ok(RulePaths::parse(glob, &prefixes)?) };
         let mut rules = Vec::new();
@@ -103,32 +101,72 @@ impl ChoiceArgs {
         Ok(rules)
     }
 
-    /// Fails if content was given for something that isn't a file, or isn't merged. `plan` says what would be merged.
-    pub(super) fn check_content(
+    /// Fails if content was given for something that isn't a file, or isn't merged, or if a glob leaves nothing out. `plan` says what
+    /// would be merged with these rules.
+    pub(super) fn check_used(
         &self,
+        stead: &Stead,
+        fork: &str,
         rules: &[MergeRule],
-        plan: impl FnOnce() -> stead::Result<MergeResult>,
+        plan: impl Fn(&[MergeRule]) -> stead::Result<MergeResult>,
     ) -> Result<(), CommandError> {
-        if self.content.is_empty() {
+        if self.content.is_empty() && self.leave.is_empty() {
             return Ok(());
         }
-        let given = plan()?.given;
-        let is_used = |rule: &&MergeRule| given.iter().any(|path| rule.paths.matches(path));
+        let planned = plan(rules)?;
+        let is_used = |rule: &&MergeRule| planned.given.iter().any(|path| rule.paths.matches(path));
         let contents = rules.iter().filter(|rule| matches!(rule.choice, MergeChoice::Content(_)));
         let mut unused = contents
             .zip(self.content.chunks_exact(2))
             .filter(|(rule, _)| !is_used(rule))
             .map(|(_, pair)| &pair[0]);
-        match unused.next() {
-            None => Ok(()),
-            Some(path) => {
-                let path = human::escape_text(path);
+        if let Some(path) = unused.next() {
+            let path = human::escape_text(path);
+            let message = format!(
+                "`{path}` isn't a file that is merged; --content takes the path of one such file, and `--dry-run` lists them"
+            );
+            return Err(stead::Error::Invalid(message).into());
+        }
+        let (places, prefixes) = (stead.merge_places(fork).ok(), prefixes_of(stead, fork));
+        let relative = |path: &VfsPath| {
+            let place = places.as_ref().and_then(|places| places.rule_path(path));
+            place.or_else(|| Some(prefixes.iter().find_map(|prefix| path.strip_prefix(prefix))?.to_owned()))
+        };
+        let left_out: Vec<String> = planned.left_out.iter().filter_map(relative).collect();
+        let is_leave = |rule: &MergeRule| {
+            matches!(rule.choice, MergeChoice::LeaveOut) && !matches!(rule.paths, RulePaths::Hidden)
+        };
+        let leave = rules.iter().enumerate().filter(|(_, rule)| is_leave(rule));
+        for ((index, rule), glob) in leave.zip(&self.leave) {
+            if left_out.iter().any(|path| rule.paths.matches(path)) {
+                continue;
+            }
+            // It may name an earlier path of something, or what the agent may not see.
+            let mut others = rules.to_vec();
+            others.remove(index);
+            let without = plan(&others)?;
+            let left = |result: &MergeResult| (result.left_out.len(), result.left_out_unseen);
+            if left(&without) == left(&planned) {
                 let message = format!(
-                    "`{path}` isn't a file that is merged; --content takes the path of one such file, and `--dry-run` lists them"
+                    "--leave {} matches none of the changes, so nothing was done; globs are relative to the Workspace, and \
+                     `--dry-run` lists the changes",
+                    human::escape_text(glob)
                 );
-                Err(stead::Error::Invalid(message).into())
+                return Err(stead::Error::Invalid(message).into());
             }
         }
+        Ok(())
+    }
+}
+
+/// The prefixes of which a path of a rule may begin with one: of the Workspace that a fork was made from, and of the fork.
+fn prefixes_of(stead: &Stead, fork: &str) -> Vec<VfsPath> {
+    match stead.find_fork(fork) {
+        Ok(own) => {
+            let fork_prefix = VfsPath::parse(&format!("/forks/{fork}")).ok();
+            std::iter::once(own.base_prefix.clone()).chain(fork_prefix).collect()
+        }
+        Err(_) => stead.merge_places(fork).ok().map(|places| places.target().clone()).into_iter().collect(),
     }
 }
 
@@ -138,9 +176,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     options.dry_run = args.dry_run;
     options.with_markers = args.markers;
     options.rules = args.choices.rules(&stead, &args.fork)?;
-    args.choices.check_content(&options.rules, || {
+    args.choices.check_used(&stead, &args.fork, &options.rules, |rules| {
         let mut plan = options.clone();
-        plan.dry_run = true;
+        (plan.dry_run, plan.rules) = (true, rules.to_vec());
         stead.merge_fork(&args.fork, &plan)
     })?;
     let result = follow_merge(session, &stead, "Merging", |stead| stead.merge_fork(&args.fork, &options))?;
@@ -247,6 +285,7 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
         changes => format!("{changes} and the tags of {files}"),
     };
     let conflicts = human::count(result.conflicts.len() as u64, "conflict", "conflicts");
+    let are = if result.conflicts.len() == 1 { "is" } else { "are" };
     let refused = human::count(
         result.refused.len() as u64,
         "path that may not be changed",
@@ -258,9 +297,12 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
     match kind {
         MergeKind::Update if dry_run => session.say(format_args!("This would be {changes}, with {conflicts}.")),
         MergeKind::Update if !result.conflicts.is_empty() => session.say(format_args!(
-            "Updated the fork {fork}: {changes}. There are {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \
+            "Updated the fork {fork}: {changes}. There {are} {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \
              have to be edited before the fork can be merged; for the others, choose with `stead merge --take`."
         )),
+        MergeKind::Update if result.is_unchanged() && result.operation.is_some() => session.say(
+            "Nothing was changed in the fork; it has taken its own side, so a merge makes it that of the Workspace.",
+        ),
         MergeKind::Update if result.is_unchanged() => session.say("Nothing to do: the fork has everything already."),
         MergeKind::Update => session.say(format_args!("Updated the fork {fork}: {changes}.")),
         MergeKind::Merge { .. } if !result.merged.is_empty() => {
@@ -281,7 +323,7 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
              merge again."
         )),
         MergeKind::Merge { .. } if !result.conflicts.is_empty() && is_review => session.say(format_args!(
-            "There are {conflicts}; `stead merge {fork} --take SIDE` resolves them. The rest can be reviewed."
+            "There {are} {conflicts}; `stead merge {fork} --take SIDE` resolves them. The rest can be reviewed."
         )),
         MergeKind::Merge { .. } if !result.conflicts.is_empty() => session.say(format_args!(
             "Nothing was changed: {conflicts}. Resolve them in the fork after `stead update {fork}`, or choose with --take, \

@@ -26,9 +26,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let mut options = MergeOptions::default();
     options.dry_run = args.dry_run;
     options.rules = args.choices.rules(&stead, &args.fork)?;
-    args.choices.check_content(&options.rules, || {
+    args.choices.check_used(&stead, &args.fork, &options.rules, |rules| {
         let mut plan = options.clone();
-        plan.dry_run = true;
+        (plan.dry_run, plan.rules) = (true, rules.to_vec());
         stead.update_fork(&args.fork, &plan)
     })?;
     let result = follow_merge(session, &stead, "Updating", |stead| stead.update_fork(&args.fork, &options))?;

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::{TestDir, output_text};
+use crate::program::copy_program;
 use insta::assert_snapshot;
 
 /// Two Stores that work and two that don't.
@@ -119,7 +120,7 @@ fn paths_that_could_not_be_read_are_reported() {
     let elsewhere = TestDir::empty();
     if is_superuser {
         std::fs::set_permissions(elsewhere.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_stead"), elsewhere.path("stead")).unwrap();
+        copy_program(&elsewhere.path("stead"));
     }
     let run = |args: &[&str]| {
         let mut command = dir.command(args.iter().copied());

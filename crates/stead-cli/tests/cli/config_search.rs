@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::{TestDir, output_text};
+use crate::program::copy_program;
 
 /// A configuration with one memory Store, whose Workspace has this prefix.
 fn config(prefix: &str) -> String {
@@ -52,7 +53,7 @@ fn a_file_above_that_another_user_owns_is_not_used() {
     fs::set_permissions(dir.path(".."), fs::Permissions::from_mode(0o755)).unwrap();
     dir.file("shared/mine/x", "");
     // The user may not be able to reach the binary where it was built.
-    fs::copy(env!("CARGO_BIN_EXE_stead"), dir.path("stead")).unwrap();
+    copy_program(&dir.path("stead"));
     let run = |directory: &str| {
         let mut command = Command::new(dir.path("stead"));
         command

@@ -598,3 +598,22 @@ fn globs_of_a_merge_belong_to_one_side() {
     assert!(dir.run(["merge", "draft", "--content", "/code/c"]).contains("2 values required"));
     assert_eq!(dir.run(["cat", "/code/c"]), "target");
 }
+
+#[test]
+fn g28_a_fork_can_be_merged_after_a_backup_from_before_its_merge_was_restored() {
+    let dir = two_agents();
+    let coder = |args: &[&str]| dir.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
+    std::fs::write(dir.path("code/t"), "1\n2\n3\n4\n5\n").unwrap();
+    coder(&["fork", "/code", "draft"]);
+    coder(&["edit", "/forks/draft/t", "1", "one"]);
+    coder(&["edit", "/code/t", "5", "five"]);
+    dir.run(["backup", "backup.db"]);
+    assert!(coder(&["merge", "draft"]).contains("Merged the fork draft: 1 change"));
+    dir.run(["restore-backup", "backup.db", "--yes"]);
+    assert_eq!(coder(&["cat", "/forks/draft/t"]), "one\n2\n3\n4\n5");
+    assert_eq!(coder(&["merge", "draft"]), "! Nothing to merge.");
+    coder(&["edit", "/forks/draft/t", "3", "three"]);
+    let merged = coder(&["merge", "draft"]);
+    assert!(merged.contains("Merged the fork draft: 1 change"), "{merged}");
+    assert_eq!(std::fs::read_to_string(dir.path("code/t")).unwrap(), "one\n2\nthree\n4\nfive\n");
+}

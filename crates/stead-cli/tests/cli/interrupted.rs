@@ -69,8 +69,9 @@ fn wait_until_sigint_is_handled(child: &Running) {
     }
 }
 
-#[test]
-fn g29_an_interrupted_merge_or_update_changes_nothing() {
+/// A directory in which a merge and an update were interrupted. `None` if one of them was done before it knew of the signal, as
+/// can happen on a busy machine.
+fn dir_with_interrupted_merge_and_update() -> Option<TestDir> {
     let dir = dir_with_many_files();
     assert!(dir.stead(["import", "from", "/notes/in"]).status.success());
     assert!(dir.stead(["fork", "/notes", "draft"]).status.success());
@@ -88,12 +89,24 @@ fn g29_an_interrupted_merge_or_update_changes_nothing() {
         interrupt(&child);
         let mut messages = String::new();
         child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(75), "{command}: {messages}");
+        let code = child.wait().unwrap().code();
+        if code == Some(0) {
+            assert_eq!(outcomes(&dir, command), ["ok"], "{command}: {messages}");
+            return None;
+        }
+        assert_eq!(code, Some(75), "{command}: {messages}");
         assert!(messages.contains("interrupted; nothing was changed"), "{command}: {messages}");
         assert_eq!(outcomes(&dir, command), ["failed"]);
         assert_eq!(dir.run(["ls", side]), before, "{command}");
         assert_eq!(dir.run(["audit", "--fact", "stopped=cancelled", "--call", command]).lines().count(), 1);
     }
+    Some(dir)
+}
+
+#[test]
+fn g29_an_interrupted_merge_or_update_changes_nothing() {
+    let interrupted = (0..8).find_map(|_| dir_with_interrupted_merge_and_update());
+    let dir = interrupted.expect("a merge or an update was done each time before it was interrupted");
     assert!(dir.stead(["merge", "draft"]).status.success());
     assert!(dir.run(["cat", "/notes/in/0001"]).starts_with("fork 1 "));
 }

@@ -24,6 +24,8 @@ mod json_documents;
 mod one_line;
 mod organizations;
 mod output;
+#[path = "../shared/program.rs"]
+mod program;
 mod review;
 mod searching;
 mod serving;

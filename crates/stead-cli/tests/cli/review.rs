@@ -506,7 +506,12 @@ fn g31_what_was_not_decided_is_not_dropped() {
     assert_eq!(read("lead"), numbers(&[all[0], all[2]]));
     assert_eq!(read("coder"), read("lead"));
     let typo = dir.run(["--agent", "lead", "review", "coder/code", "--take", "typo", "--drop"]);
-    assert!(typo.contains("--take matches none of the changes"), "{typo}");
+    assert!(typo.contains("--take typo matches none of the changes"), "{typo}");
+    coder.vfs().write("/code/secret.md", "s").unwrap();
+    let typo = dir.run(["--agent", "lead", "review", "coder/code", "--refuse", "scret.md"]);
+    assert!(typo.contains("--refuse scret.md matches none of the changes"), "{typo}");
+    let missing = dir.run(["--agent", "lead", "cat", "/code/secret.md"]);
+    assert!(missing.contains("does not exist"), "{missing}");
 }
 
 #[test]

@@ -361,10 +361,10 @@ fn s12_an_archive_is_imported_at_the_root_into_the_workspaces_it_came_from() {
 
 #[test]
 fn s12_a_thread_past_its_time_out_is_gone_without_a_server() {
-    let dir = hybrid("idle_timeout = \"1s\"");
+    let dir = hybrid("idle_timeout = \"5s\"");
     ok(&dir, &["--thread", "t", "write", "/project/a", "1"]);
     assert_eq!(ok(&dir, &["--thread", "t", "cat", "/project/a"]), "1");
-    std::thread::sleep(Duration::from_millis(1_200));
+    std::thread::sleep(Duration::from_millis(5_200));
     assert_eq!(ok(&dir, &["--thread", "t", "ls", "/project"]), "");
     assert!(steps(&dir).contains(&"thread.sweep t".to_owned()), "{:?}", steps(&dir));
 }

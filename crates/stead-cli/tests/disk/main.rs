@@ -4,6 +4,8 @@
 
 mod damaged;
 mod full;
+#[path = "../shared/program.rs"]
+mod program;
 mod read_only;
 mod separate_store_disk;
 mod small_disk;

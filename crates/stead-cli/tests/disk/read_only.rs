@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::program::copy_program;
 use crate::small_disk::{Disk, Kind, on_small_disk};
 
 /// Adds a directory of the host with a history, and a snapshot `s1` of it and of the database.
@@ -111,7 +112,7 @@ fn a_user_who_may_only_read_the_state_files_can_read_the_stead() {
         eprintln!("SKIPPED: only root can act as another user");
         return;
     }
-    std::fs::copy(env!("CARGO_BIN_EXE_stead"), disk.path("stead")).unwrap();
+    copy_program(&disk.path("stead"));
     let run_as_other_user = |args: &[&str]| {
         let mut command = Command::new(disk.path("stead"));
         command.args(args).current_dir(host.path()).env("HOME", "/nonexistent").uid(65_534).gid(65_534);

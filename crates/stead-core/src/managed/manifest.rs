@@ -188,6 +188,9 @@ pub struct CleanupRun {
     /// The removed files, relative to the managed directory; the first few of them. The operation has all of them.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// How many bytes each of `paths` had.
+    #[serde(default)]
+    pub path_bytes: Vec<u64>,
     /// How many rows it removed whose files were gone already.
     pub stale: u64,
     /// The paths that could not be removed, and why; the first few of them.
@@ -227,6 +230,7 @@ impl CleanupRun {
             removed: 0,
             bytes: 0,
             paths: Vec::new(),
+            path_bytes: Vec::new(),
             stale: 0,
             errors: Vec::new(),
             unread: Vec::new(),
@@ -235,6 +239,26 @@ impl CleanupRun {
             not_kept: 0,
             last_removal: None,
         }
+    }
+
+    /// The run as it is told to somebody who may not know of some of its files: if such a file is among those that the run names,
+    /// the others of them are all that is told.
+    #[must_use]
+    pub fn visible_part(mut self, is_visible: &dyn Fn(&str) -> bool) -> Self {
+        let sizes = self.path_bytes.iter().copied().chain(std::iter::repeat(0));
+        let (visible, hidden): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.paths).into_iter().zip(sizes).partition(|(path, _)| is_visible(path));
+        let is_partial = !hidden.is_empty();
+        (self.paths, self.path_bytes) = visible.into_iter().unzip();
+        if is_partial {
+            self.removed = self.paths.len() as u64;
+            self.bytes = self.path_bytes.iter().sum();
+            self.not_kept = self.not_kept.min(self.removed);
+            // Their texts name paths.
+            (self.errors, self.unread) = (Vec::new(), Vec::new());
+            (self.stale, self.synced) = (0, RepairCounts::default());
+        }
+        self
     }
 
     /// The last run that has removed files: this one, or the one that it names.

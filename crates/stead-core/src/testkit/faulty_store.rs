@@ -31,6 +31,8 @@ pub enum Fault {
     After(u64),
     /// No call reaches the Store from this one on.
     From(u64),
+    /// The host refuses this call.
+    Denied(u64),
     /// This call reaches the Store only after [`FaultyStore::go_on`].
     Waits(u64),
 }
@@ -74,6 +76,7 @@ impl FaultyConnection {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.fault {
             Fault::Before(fault) if number == fault => Err(connection_lost()),
+            Fault::Denied(fault) if number == fault => Err(StoreError::HostDenied),
             Fault::From(fault) if number >= fault => Err(connection_lost()),
             Fault::After(fault) if number == fault => {
                 drop(act());
@@ -85,7 +88,7 @@ impl FaultyConnection {
                 drop(may_go_on);
                 act()
             }
-            Fault::Never | Fault::Before(_) | Fault::After(_) | Fault::From(_) | Fault::Waits(_) => act(),
+            _ => act(),
         }
     }
 }

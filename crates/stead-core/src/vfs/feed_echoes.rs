@@ -95,7 +95,7 @@ impl Drop for PendingChange<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -120,17 +120,24 @@ mod tests {
         let own_revisions = FeedEchoes::default();
         own_revisions.start_tracking();
         let first = own_revisions.begin_change().unwrap();
-        let has_returned = AtomicBool::new(false);
+        let (is_waiting, has_returned) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                is_waiting.store(true, Ordering::SeqCst);
                 own_revisions.wait_for_pending();
                 has_returned.store(true, Ordering::SeqCst);
             });
-            std::thread::sleep(Duration::from_millis(20));
+            while !is_waiting.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            // The call takes a moment to see which changes have begun.
+            std::thread::sleep(Duration::from_millis(500));
             let _later = own_revisions.begin_change().unwrap();
             assert!(!has_returned.load(Ordering::SeqCst));
             drop(first);
+            let deadline = Instant::now() + Duration::from_secs(30);
             while !has_returned.load(Ordering::SeqCst) {
+                assert!(Instant::now() < deadline, "it waits for the later change");
                 std::thread::yield_now();
             }
         });

@@ -118,7 +118,7 @@ fn a_subscription_sends_updates_until_it_is_cancelled() {
         "{acknowledged}"
     );
     // The server starts to follow the file shortly after the acknowledgement.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     stead.vfs().write("/notes/plan.md", "2. write\n").unwrap();
     let updated = client.wait_for("notifications/resources/updated");
     assert_eq!(updated["params"]["uri"], "stead:///notes/plan.md");
@@ -138,7 +138,7 @@ fn subscriptions_are_limited_and_block_no_other_request() {
         client.wait_for("notifications/subscriptions/acknowledged");
     }
     // The library acknowledges a subscription shortly before the server hears of it.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     let id = client.send_request("subscriptions/listen", listen_params());
     assert_eq!(client.answer(id)["error"]["code"], -32600);
     assert!(client.request("tools/list", modern(json!({}), json!({})))["result"]["tools"].is_array());

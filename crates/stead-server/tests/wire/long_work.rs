@@ -83,7 +83,7 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
     );
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs(2));
     store.go_on();
     // One call runs at a time, so this one is answered after the move has ended.
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);

@@ -136,7 +136,7 @@ fn clients_are_notified_that_lists_have_changed() {
     client.initialize(json!({}));
     client.request("ping", json!({}));
     // The server starts to listen for changes shortly after the client has initialized.
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(client.call("write_file", json!({ "path": "/notes/a", "content": "1" }))["isError"], false);
     steads.replace(&config(&two_workspaces())).unwrap();
     client.wait_for("notifications/tools/list_changed");
@@ -160,7 +160,7 @@ fn a_fork_that_another_process_creates_appears() {
     let mut client = Client::uninitialized(steads.get(&Identity::agent("ann")).unwrap());
     client.initialize(json!({}));
     client.call("write_file", json!({ "path": "/notes/a", "content": "1" }));
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(2));
     let other_stead = stead::Stead::open(&config, "ann").unwrap();
     other_stead.fork("/notes", "draft").unwrap();
     steads.refresh();

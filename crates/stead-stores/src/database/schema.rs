@@ -36,7 +36,7 @@ pub(crate) const IDENTITY: i64 = 7;
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// The number of the present format. It changes whenever the schema does; other formats are refused.
-const FORMAT: i64 = 21;
+const FORMAT: i64 = 22;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How much a log grows before it is written back: 16 MiB.
 const WAL_AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4000";

@@ -270,9 +270,10 @@ CREATE TABLE taken_name(
 CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
 
 -- Up to which revision a fork (`volume`) has taken in the changes of the volume `target` that it was made from: when it was made
--- (number 0), and with every update and merge since. It has the rows of the target's manifest up to `manifest_revision`. `operation` is what took them in, and `merge_operation` the merge of the
--- fork into its target that this belongs to. A sync doesn't count if one of the two is undone, or if the sync that counted when it
--- was planned (`based_on`) doesn't count.
+-- (number 0), and with every update and merge since. It has the rows of the target's manifest up to `manifest_revision`. `operation`
+-- is what took them in, and `merge_operation` the merge of the fork into its target that this belongs to. A sync doesn't count if
+-- `operation` is undone, or if the sync that counted when it was planned (`based_on`) doesn't count. If the merge alone is undone, the
+-- fork still has what the target had before it, at revision `before_merge`.
 CREATE TABLE fork_sync(
   volume INTEGER NOT NULL,
   number INTEGER NOT NULL,
@@ -282,6 +283,7 @@ CREATE TABLE fork_sync(
   manifest_revision INTEGER NOT NULL,
   operation BLOB,
   merge_operation BLOB,
+  before_merge INTEGER,
   PRIMARY KEY(volume, number)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fork_sync_target ON fork_sync(target, target_revision);
@@ -412,6 +414,26 @@ CREATE TABLE workspace_file_history(
   since INTEGER NOT NULL,
   until INTEGER NOT NULL,
   PRIMARY KEY(workspace, path, until)
+) STRICT, WITHOUT ROWID;
+
+-- The last rows of files that were gone when sync looked, and that no change of Stead has removed: a disk that wasn't mounted, or
+-- another program that moved them away. A file that comes back gets its row back. `until` is the newest revision when it was gone.
+CREATE TABLE workspace_file_missing(
+  id INTEGER NOT NULL,
+  workspace TEXT NOT NULL,
+  path TEXT NOT NULL,
+  category TEXT NOT NULL,
+  original_name TEXT,
+  size_bytes INTEGER NOT NULL,
+  source_tool TEXT,
+  tags TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  modified_at TEXT NOT NULL,
+  accessed_at TEXT,
+  session_key TEXT,
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  PRIMARY KEY(workspace, path)
 ) STRICT, WITHOUT ROWID;
 
 -- The ledger of Physical Stores ---------------------------------------------------------------------------------------------

@@ -39,8 +39,9 @@ pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: 
     Ok(())
 }
 
-/// Loads the sync that counts: the newest one whose operation and merge have not been undone, and which was planned while a
-/// sync counted that still does.
+/// Loads the sync that counts: the newest one whose operation has not been undone, and which was planned while a sync counted that
+/// still does. If a merge was undone since and the fork still has what it took in with it, the files of this merge have the base that
+/// they had before it: the target as it was then.
 pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     load_as_of(conn, fork, None)
 }
@@ -49,13 +50,14 @@ pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
 /// has what it had before.
 fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<LoadedSync> {
     let mut statement = conn.prepare_cached(
-        "SELECT number, target, target_revision, operation, merge_operation, based_on, manifest_revision FROM fork_sync
-         WHERE volume = ?1 ORDER BY number",
+        "SELECT number, target, target_revision, operation, merge_operation, based_on, manifest_revision, before_merge
+         FROM fork_sync WHERE volume = ?1 ORDER BY number",
     )?;
     let mut rows = statement.query([fork])?;
     let mut loaded: Option<LoadedSync> = None;
     let (mut newest, mut valid) = (0, BTreeSet::new());
     let (mut marked, mut merges) = (BTreeSet::new(), BTreeSet::new());
+    let mut undone_merges = Vec::new();
     while let Some(row) = rows.next()? {
         let (number, target): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (operation, merge): (Option<[u8; 16]>, Option<[u8; 16]>) = (row.get(3)?, row.get(4)?);
@@ -76,8 +78,16 @@ fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<Loaded
         let based_on: Option<i64> = row.get(5)?;
         let mut is_valid =
             based_on.is_none_or(|number| valid.contains(&number)) && !is_undone_in(fork, &operation, as_of)?;
-        for volume in merged_volumes(conn, target)? {
-            is_valid = is_valid && !is_undone_in(volume, &merge, None)?;
+        if let Some(merge) = merge.filter(|_| is_valid)
+            && let Some(undone_at) = undone_at(conn, target, &merge)?
+        {
+            match row.get::<_, Option<i64>>(7)? {
+                Some(before) if operation.is_some() => {
+                    undone_merges.push(UndoneMerge { before, taken_in: target_revision, undone_at });
+                }
+                // The fork has got nothing with it.
+                _ => is_valid = false,
+            }
         }
         if is_valid {
             valid.insert(number);
@@ -99,8 +109,67 @@ fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<Loaded
         }
     }
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
+    for merge in undone_merges {
+        merge.set_bases(conn, &mut loaded)?;
+    }
     loaded.sync = ForkSync { number: newest, marked, merges, ..loaded.sync };
     Ok(loaded)
+}
+
+/// A merge of a fork that was undone in its target, while the fork still has what it took in with the merge.
+struct UndoneMerge {
+    /// The revision before the merge.
+    before: i64,
+    /// The revision of the target that the fork has taken in with it.
+    taken_in: i64,
+    /// The revision of the undo.
+    undone_at: i64,
+}
+
+impl UndoneMerge {
+    /// Gives the files that the merge has changed the base that they had before it, unless the fork has taken in the undo.
+    fn set_bases(&self, conn: &Connection, loaded: &mut LoadedSync) -> Result<()> {
+        if loaded.sync.target_revision.0 >= self.undone_at {
+            return Ok(());
+        }
+        let mut statement = conn.prepare_cached(
+            "SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3",
+        )?;
+        let nodes =
+            statement.query_map([loaded.target, self.before, self.taken_in], |row| row.get::<_, i64>(0))?;
+        for node in nodes {
+            let node = node_id(node?);
+            let before = RevisionNumber(self.before);
+            let base = loaded.sync.behind.entry(node).or_insert(before);
+            *base = before.min(*base);
+            loaded.sync.absent.remove(&node);
+        }
+        loaded.manifest_revision = loaded.manifest_revision.min(self.before);
+        Ok(())
+    }
+}
+
+/// The revision at which a merge into the target of a fork was undone; `None` if it isn't undone.
+fn undone_at(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<Option<i64>> {
+    let mut first: Option<i64> = None;
+    for volume in merged_volumes(conn, target)? {
+        if !is_undone(conn, volume, merge, 0)? {
+            continue;
+        }
+        let mut statement = conn.prepare_cached(
+            "SELECT u.undone_by, min(r.id) FROM undone u LEFT JOIN revision r ON r.operation = u.undone_by
+             WHERE u.volume = ?1 AND u.operation = ?2 GROUP BY u.undone_by",
+        )?;
+        let mut rows = statement.query(params![volume, merge])?;
+        while let Some(row) = rows.next()? {
+            let (undo, revision): ([u8; 16], Option<i64>) = (row.get(0)?, row.get(1)?);
+            if !is_undone(conn, volume, &undo, 0)? {
+                // Without its revision, the undo is older than the history.
+                first = first.into_iter().chain([revision.unwrap_or(0)]).min();
+            }
+        }
+    }
+    Ok(first)
 }
 
 /// The revision of a volume that an operation made.
@@ -112,6 +181,22 @@ fn revision_of(conn: &Connection, volume: i64, operation: &[u8; 16]) -> Result<O
         )?
         .query_row(params![volume, operation], |row| row.get(0))?;
     Ok(revision)
+}
+
+/// The revision before a merge into the target of a fork; `None` if the merge has changed no file there.
+fn revision_before(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<Option<i64>> {
+    let mut before: Option<i64> = None;
+    for volume in merged_volumes(conn, target)? {
+        let first: Option<i64> = conn
+            .prepare_cached(
+                "SELECT min(r.id) - 1 FROM revision r WHERE r.operation = ?2
+                   AND (EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)
+                     OR EXISTS (SELECT 1 FROM ledger_event e WHERE e.volume = ?1 AND e.revision = r.id))",
+            )?
+            .query_row(params![volume, merge], |row| row.get(0))?;
+        before = before.into_iter().chain(first).min();
+    }
+    Ok(before)
 }
 
 /// Whether an operation was undone at a revision of the volume; without one, whether it is undone now.
@@ -231,10 +316,15 @@ impl WriteTransaction<'_> {
         let number = number + 1;
         // An operation that changed nothing in the fork can't be undone there.
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
+        let before_merge = match &new.merge {
+            Some(merge) => revision_before(self.conn, target, merge.as_bytes())?,
+            None => None,
+        };
         self.conn
             .prepare_cached(
-                "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, manifest_revision, operation, merge_operation)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO fork_sync(volume, number, based_on, target, target_revision, manifest_revision, operation,
+                                       merge_operation, before_merge)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 fork,
@@ -244,7 +334,8 @@ impl WriteTransaction<'_> {
                 new.target_revision.0,
                 new.manifest_revision.unwrap_or(new.target_revision).0,
                 operation,
-                new.merge.map(|merge| merge.as_bytes().to_vec())
+                new.merge.map(|merge| merge.as_bytes().to_vec()),
+                before_merge
             ])?;
         let mut statement = self.conn.prepare_cached(
             "INSERT INTO fork_sync_node(volume, number, node, base_revision, is_marked) VALUES (?1, ?2, ?3, ?4, ?5)",

@@ -1,10 +1,10 @@
 //! Sync: the manifest follows what other programs do to a host directory.
 
 use stead_core::AccessScope;
-use stead_core::managed::{RepairCounts, Tags};
+use stead_core::managed::{FileFilter, RepairCounts, Tags};
 use stead_core::vfs::managed::CleanupOptions;
 
-use crate::host::{DAY, Host, Kind, listed};
+use crate::host::{DAY, Host, Kind, listed, listed_with};
 
 fn counts(added: u64, removed: u64, resized: u64) -> RepairCounts {
     RepairCounts { added, removed, resized }
@@ -71,6 +71,35 @@ fn w43_sync_refreshes_a_size_that_changed_outside() {
     assert_eq!(host.files().sync().unwrap().counts, counts(0, 0, 1));
     let file = host.files().info(&path).unwrap().file;
     assert_eq!((file.size, file.modified_at, file.tags.to_string()), (6, host.now(), "keep".to_owned()));
+}
+
+#[test]
+fn w40_and_w90_files_that_were_gone_for_a_while_get_their_rows_back() {
+    let host = Host::new(Kind::Physical);
+    let vfs = host.vfs().operation("write_file");
+    let path = vfs.write("/notes/a.py", "x").unwrap().path;
+    let gone = vfs.write("/notes/gone.py", "x").unwrap().path;
+    for path in [&path, &gone] {
+        host.files().tag(path, Default::default(), &Tags::parse(["pin"]).unwrap()).unwrap();
+    }
+    let before = host.files().info(&path).unwrap().file;
+    // As if the disk wasn't mounted for a moment, in which somebody lists the files.
+    std::fs::rename(host.on_disk("code"), host.on_disk("elsewhere")).unwrap();
+    assert!(listed(&host.files()).is_empty());
+    std::fs::rename(host.on_disk("elsewhere"), host.on_disk("code")).unwrap();
+    host.advance_days(1);
+    assert_eq!(host.files().sync().unwrap().counts, counts(2, 0, 0));
+    let mut after = host.files().info(&path).unwrap().file;
+    assert_eq!(after.modified_at, host.now(), "its time to live begins again");
+    after.modified_at = before.modified_at;
+    assert_eq!(after, before);
+    let pinned = FileFilter { tags: Tags::parse(["pin"]).unwrap(), ..FileFilter::default() };
+    assert_eq!(listed_with(&host.files(), &pinned).len(), 2);
+    // What Stead has removed is another file when it comes back.
+    vfs.remove_file(&gone, stead_core::vfs::RemoveOptions::default()).unwrap();
+    std::fs::write(host.on_disk(&format!("code/{DAY}/gone.py")), "x").unwrap();
+    assert_eq!(host.files().sync().unwrap().counts, counts(1, 0, 0));
+    assert!(host.files().info(&gone).unwrap().file.tags.is_empty());
 }
 
 #[test]

@@ -273,7 +273,8 @@ fn directories_are_renamed_while_other_threads_write_into_them(confinement: Conf
     let files = tree(&bench.store).into_keys().filter(|path| path.contains('-')).count();
     assert_eq!(files, 240, "an acknowledged file is missing");
     let longest_wait = longest_wait.into_inner();
-    assert!(longest_wait < 2_000, "a caller waited {longest_wait} ms");
+    // Less than the time after which a caller gives up.
+    assert!(longest_wait < 20_000, "a caller waited {longest_wait} ms");
 }
 
 /// A Store that is being closed removes its staging directory, and one that is being opened looks for those that dead

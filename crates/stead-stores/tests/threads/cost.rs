@@ -76,8 +76,8 @@ fn a_heartbeat_writes_only_what_was_used() {
     holder.renew_all().unwrap();
     assert_eq!(bench.count("SELECT count(*) FROM thread WHERE last_used = 1"), 1);
     // To the millisecond, and by the database's clock.
-    drop(Arc::clone(&held[0]).begin().unwrap());
     let began = Instant::now();
+    drop(Arc::clone(&held[0]).begin().unwrap());
     std::thread::sleep(Duration::from_millis(50));
     holder.renew_all().unwrap();
     let idle = bench.database().thread(held[0].key()).unwrap().unwrap().idle_for;

@@ -19,13 +19,13 @@ use crate::{Bench, assert_sound, begun, enter, key, record, virtual_vfs};
 
 const TASK: &str = "STEAD_THREADS_TASK";
 
-/// A process that works on a bench, with a lease of 300 ms.
+/// A process that works on a bench, with a lease of two seconds.
 #[test]
 #[ignore = "a child process: the tests start it"]
 fn the_process() {
     let task = std::env::var(TASK).expect("one of the tests starts this process");
     let (task, file) = task.split_once(',').unwrap();
-    let holder = crate::open(Path::new(file)).lease_holder(Duration::from_millis(300));
+    let holder = crate::open(Path::new(file)).lease_holder(Duration::from_secs(2));
     let entered = enter(&holder, &key());
     let say = |text: &str| {
         println!("\n>{text}");

@@ -133,8 +133,8 @@ fn a_thousand_idle_identities_cost_nothing() {
     // The database is made at the first change.
     live[0].stead.lock().vfs().write("/notes/a", "1").unwrap();
     steads.refresh();
-    // The records of the audit are committed a little later.
-    std::thread::sleep(Duration::from_secs(1));
+    // The records of the audit are committed a little later, and signed a second later.
+    std::thread::sleep(Duration::from_millis(2_500));
     steads.refresh();
     let cost = || (steads.opened.load(Ordering::SeqCst), steads.updates.lock().reads);
     let before = cost();

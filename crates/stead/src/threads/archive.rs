@@ -103,7 +103,9 @@ impl Threads<'_> {
         let watched = monitor.map_or_else(|| stead.clone(), |monitor| stead.watched(monitor));
         let totals = watched.compound("thread.archive", "/", error_kind, |stead| match destination {
             ArchiveDestination::File(path, existing) => {
-                stead.check_export_destination(&path, &VfsPath::root())?;
+                if has_files(stead) {
+                    stead.check_export_destination(&path, &VfsPath::root())?;
+                }
                 let totals = write_archive_file(&path, existing, |file| {
                     let totals =
                         write_archive(stead, &mut BufWriter::with_capacity(256 << 10, file), observer)?;
@@ -152,6 +154,11 @@ impl Threads<'_> {
     }
 }
 
+/// Whether any Workspace of the thread has files of its own. One that has only a State has none.
+fn has_files(stead: &Stead) -> bool {
+    stead.vfs().workspaces().next().is_some()
+}
+
 fn write_archive(
     stead: &Stead,
     writer: &mut dyn Write,
@@ -160,6 +167,10 @@ fn write_archive(
     let log = log_lines(stead)?;
     let name = format!("{ARCHIVE_FACTS_DIRECTORY}/log.jsonl");
     write_file(writer, &name, log.as_bytes()).map_err(archive_error)?;
+    if !has_files(stead) {
+        let end = writer.write_all(&[0; 2 * BLOCK]).and_then(|()| writer.flush());
+        return end.map(|()| TransferTotals::default()).map_err(archive_error);
+    }
     let destination = ExportDestination::Stream(Box::new(&mut *writer));
     let (existing, compare) = (OnExisting::default(), CompareBy::default());
     let totals = stead.export("/", destination, existing, compare, observer)?;

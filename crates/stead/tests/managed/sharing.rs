@@ -124,3 +124,74 @@ fn w92_a_cleanup_says_what_the_store_does_not_keep() {
         assert_eq!((run.removed, run.not_kept), (2, not_kept), "{keep}");
     }
 }
+
+/// Makes a file older than every time to live.
+fn age(host: &Host, path: &str) {
+    let conn = rusqlite::Connection::open(host.path(".stead/stead.db")).unwrap();
+    conn.execute("UPDATE workspace_files SET modified_at = '2020-01-01T00:00:00.000Z'", []).unwrap();
+    if host.kind == Kind::Physical {
+        let file = std::fs::File::options().write(true).open(host.path(&format!("files/{path}"))).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+}
+
+#[test]
+fn w78_and_w91_a_cleanup_neither_removes_nor_names_what_lies_behind_a_nested_workspace() {
+    for scope in ["wo", "ro"] {
+        let nested = format!(
+            "[[agents.b.workspaces]]\nprefix = \"/w/temp\"\nscope = \"{scope}\"\nstore = \"s\"\npath = \"/temp\"\n"
+        );
+        let rest = [workspace("a", "s", "managed = true"), workspace("b", "s", "managed = true"), nested];
+        Host::each(&rest.concat(), |host| {
+            let (whole, part) = (host.open("a"), host.open("b"));
+            write(&whole, "/w/temp/CANARY", "x");
+            age(host, "temp/CANARY");
+            for dry_run in [true, false] {
+                let report = files(&part, "/w").cleanup(&CleanupOptions { dry_run }).unwrap();
+                assert_eq!((report.run.removed, report.run.bytes), (0, 0), "{scope}");
+                assert!(!format!("{report:?}").contains("CANARY"), "{scope}");
+            }
+            assert!(whole.vfs().exists("/w/temp/CANARY").unwrap());
+            // Nor does the status of a cleanup that somebody else has made.
+            let run = files(&whole, "/w").cleanup(&CleanupOptions::default()).unwrap().run;
+            assert_eq!((run.removed, &*run.paths), (1, &["temp/CANARY".to_owned()][..]));
+            let status = files(&part, "/w").last_cleanup().unwrap().unwrap();
+            assert_eq!((status.removed, status.bytes), (0, 0), "{scope}");
+            assert!(!format!("{status:?}").contains("CANARY"), "{scope}");
+            assert_eq!(files(&whole, "/w").last_cleanup().unwrap().unwrap(), run);
+        });
+    }
+}
+
+#[test]
+fn w56_w65_and_w76_no_answer_has_a_hidden_first_name_or_directory() {
+    let hidden = workspace("b", "s", "managed = true\nhide = [\"*canary*\", \"data/**\"]");
+    let rest = [workspace("a", "s", "managed = true\nhide = []"), hidden];
+    Host::each(&rest.concat(), |host| {
+        let (whole, part) = (host.open("a"), host.open("b"));
+        let path = write(&whole, "/w/canary.md", "1");
+        let target = stead::vfs::managed::MoveTarget { name: Some("plain.md"), category: None };
+        let path = files(&whole, "/w").move_file(&*path, target).unwrap().to;
+        tag(&whole, "/w", path.as_str(), TagMode::Add, "draft");
+        write(&whole, "/w/a.csv", "1");
+        let first_name = |stead: &Stead| files(stead, "/w").info(&path).unwrap().file.original_name;
+        assert_eq!((first_name(&whole).as_deref(), first_name(&part)), (Some("canary.md"), None));
+        let found = |stead: &Stead, text: &str| {
+            let search = Some(stead::managed::SearchPattern::new(text));
+            let filter = FileFilter { search, ..FileFilter::default() };
+            files(stead, "/w").list(&filter, FilePage { offset: 0, limit: 9 }).unwrap()
+        };
+        assert_eq!((found(&whole, "canary").total.count, found(&part, "canary").total.count), (1, 0));
+        assert_eq!((found(&whole, "c*y.md").total.count, found(&part, "c*y.md").total.count), (1, 0));
+        for text in ["plain", "draft", "*/plain.md"] {
+            assert_eq!(found(&part, text).total.count, 1, "{text}");
+            assert!(!format!("{:?}", found(&part, text)).contains("canary"), "{text}");
+        }
+        let categories = |stead: &Stead| {
+            let tree = files(stead, "/w").tree().unwrap();
+            tree.iter().map(|category| category.category.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(categories(&whole), ["data", "documents"]);
+        assert_eq!(categories(&part), ["documents"]);
+    });
+}

@@ -50,3 +50,116 @@ for_each_store! {
         assert!(!exists(&coder, "/code/x"));
     }
 }
+
+/// `coder` works in a directory of what `operator` sees. `stranger` has a Workspace elsewhere.
+const GIVEN: &str = r#"
+    [stores.code]
+    kind = "virtual"
+    [stores.other]
+    kind = "memory"
+    [[agents.operator.workspaces]]
+    prefix = "/all"
+    scope = "rw"
+    store = "code"
+    [[agents.coder.workspaces]]
+    prefix = "/code"
+    scope = "rw"
+    store = "code"
+    path = "/sub"
+    [[agents.stranger.workspaces]]
+    prefix = "/own"
+    scope = "rw"
+    store = "other"
+"#;
+
+// Otherwise the next merge takes back what others have changed of it since.
+for_each_store! {
+    fn g28_a_fork_that_was_given_away_goes_on_from_what_others_have_merged_of_it(store) {
+        for merger in ["coder", "operator"] {
+            let project = Project::with_config(store, GIVEN);
+            let coder = project.open("coder");
+            write(&coder, "/code/t", "1\n2\n3\n4\n5\n6\n7\n");
+            write(&coder, "/code/untouched", "u\n");
+            coder.fork_to("/code", "given", "stranger").unwrap();
+            let stranger = project.open("stranger");
+            write(&stranger, "/forks/given/t", "one\n2\n3\n4\n5\n6\n7\n");
+            write(&stranger, "/forks/given/new", "n\n");
+            write(&coder, "/code/t", "1\n2\n3\n4\n5\n6\nseven\n");
+            write(&coder, "/code/untouched", "CANARY\n");
+            write(&coder, "/code/later", "CANARY\n");
+            let merger = project.open(merger);
+            merge_clean(&merger, "stranger/given");
+            let differences = merger.diff_fork("stranger/given", stead::vfs::DiffOptions::default());
+            assert!(differences.unwrap().is_empty());
+            // What is changed of it in the Workspace stays so.
+            assert_eq!(read(&coder, "/code/t"), "one\n2\n3\n4\n5\n6\nseven\n");
+            write(&coder, "/code/t", "1\n2\n3\n4\n5\n6\nseven\n");
+            remove(&coder, "/code/new");
+            assert!(merge_clean(&merger, "stranger/given").changes.is_empty());
+            let stranger = project.open("stranger");
+            write(&stranger, "/forks/given/t", "one\n2\n3\nfour\n5\n6\nseven\n");
+            merge_clean(&merger, "stranger/given");
+            assert_eq!(read(&coder, "/code/t"), "1\n2\n3\nfour\n5\n6\nseven\n");
+            assert!(!exists(&coder, "/code/new"));
+            assert_eq!(read(&coder, "/code/untouched"), "CANARY\n");
+            // The rest of the Workspace isn't taken in: nobody here knows what the owner may read. In a host directory it is live.
+            if store == TargetStore::Virtual {
+                let stranger = project.open("stranger");
+                assert_eq!(read(&stranger, "/forks/given/untouched"), "u\n");
+                assert!(!exists(&stranger, "/forks/given/later"));
+            }
+        }
+    }
+}
+
+for_each_store! {
+    fn g23_after_the_undo_of_a_merge_the_fork_of_another_agent_has_changed_what_it_had_changed(store) {
+        let project = Project::new(store);
+        let coder = forked(&project);
+        write(&coder, "/forks/draft/src/main.rs", "one\n2\n3\n4\n5\n6\n7\n");
+        let reviewer = project.open("reviewer");
+        write(&reviewer, "/project/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
+        remove(&reviewer, "/project/README.md");
+        let changed = || -> Vec<String> {
+            let differences = reviewer.diff_fork("coder/draft", stead::vfs::DiffOptions::default()).unwrap();
+            differences.into_iter().map(|difference| difference.path.to_string()).collect()
+        };
+        for _ in 0..2 {
+            merge_clean(&reviewer, "coder/draft");
+            assert!(changed().is_empty());
+            let last = stead_core::vfs::UndoTarget::Last(1);
+            reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
+            assert_eq!(changed(), ["/project/src/main.rs"]);
+        }
+        // What the Workspace takes back of its own changes isn't brought again by the fork.
+        let last = stead_core::vfs::UndoTarget::Last(2);
+        reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
+        assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\n2\n3\n4\n5\n6\n7\n");
+        let merged = merge_clean(&reviewer, "coder/draft");
+        assert_eq!(merged.changes.len(), 1, "{:#?}", merged.changes);
+        assert_eq!(read(&reviewer, "/project/src/main.rs"), "one\n2\n3\n4\n5\n6\n7\n");
+        assert_eq!(read(&reviewer, "/project/README.md"), "read me\n");
+        let coder = project.open("coder");
+        assert_eq!(files(&coder, "/forks/draft"), files(&coder, "/code"));
+    }
+}
+
+for_each_store! {
+    fn g26_a_fork_of_a_directory_that_was_moved_is_merged_by_no_one(store) {
+        let project = Project::with_config(store, GIVEN);
+        let coder = project.open("coder");
+        write(&coder, "/code/t", "1\n2\n3\n");
+        let coder = coder.fork("/code", "draft").unwrap();
+        write(&coder, "/forks/draft/t", "one\n2\n3\n");
+        write(&coder, "/forks/draft/new", "n\n");
+        let operator = project.open("operator");
+        rename(&operator, "/all/sub", "/all/moved");
+        let before = (files(&coder, "/forks/draft"), files(&operator, "/all"));
+        let refused = operator.merge_fork("coder/draft", &MergeOptions::default()).unwrap_err().to_string();
+        assert!(refused.contains("was moved since the fork `draft` was made"), "{refused}");
+        assert_eq!((files(&coder, "/forks/draft"), files(&operator, "/all")), before);
+        rename(&operator, "/all/moved", "/all/sub");
+        merge_clean(&operator, "coder/draft");
+        assert_eq!(read(&operator, "/all/sub/t"), "one\n2\n3\n");
+    }
+}

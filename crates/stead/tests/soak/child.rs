@@ -39,9 +39,10 @@ impl Task {
                 shell
             }
             ("limited_process", uid) => {
-                // The build directory may be closed to other users.
+                // The build directory may be closed to other users. This process never has the copy open for writing: a
+                // child that another thread starts would have it open as well for a moment, and then it can't be run.
                 let copy = directory.join("program");
-                std::fs::copy(program, &copy).unwrap();
+                assert!(Command::new("cp").arg("-p").args([&program, &copy]).status().unwrap().success());
                 let mut as_user = Command::new(copy);
                 let id = u32::try_from(uid).unwrap();
                 as_user.uid(id).gid(id);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use stead::vfs::IntoPath;
-use stead::{AuditAccess, AuditQuery, Config, FactName, OperationId, OperationIdPrefix, Timestamp};
+use stead::{AuditAccess, AuditQuery, Config, FactName, OperationId, OperationIdPrefix, Timestamp, VfsPath};
 
 use crate::command_error::CommandError;
 use crate::commands::parse_time;
@@ -13,7 +13,7 @@ use crate::session::Session;
 /// Which records are meant; all conditions hold together.
 #[derive(Debug, clap::Args)]
 pub(super) struct AuditFilter {
-    /// Only records with this path or one below it
+    /// Only records with this path or one below it; state:NAMESPACE/KEY for a key of a State
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
     /// Only records of this tool or call
@@ -50,13 +50,21 @@ fn parse_fact(text: &str) -> Result<(FactName, String), String> {
     Ok((name, value.to_owned()))
 }
 
+/// A path as records have it: of a file, or of a key of a State.
+fn recorded_path(text: &str) -> Result<VfsPath, CommandError> {
+    match VfsPath::parse_state(text) {
+        Some(path) => Ok(path),
+        None => Ok(text.into_path().map_err(stead::Error::from)?),
+    }
+}
+
 impl AuditFilter {
     pub(super) fn query(
         self,
         access: Option<&AuditAccess>,
         session: &Session,
     ) -> Result<AuditQuery, CommandError> {
-        let path = self.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
+        let path = self.path.as_deref().map(recorded_path).transpose()?;
         let mut query = AuditQuery {
             agent: named_agent(session),
             thread: session.named_thread().map(str::to_owned),

@@ -1,8 +1,9 @@
 use stead::managed::CleanupRun;
+use stead::vfs::ManagedFiles;
 use stead::vfs::managed::CleanupOptions;
 
-use super::WorkspaceArg;
-use crate::command_error::{CommandResult, Exit};
+use super::WorkspacesArg;
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
@@ -16,21 +17,27 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "dry_run")]
     status: bool,
     #[command(flatten)]
-    workspace: WorkspaceArg,
+    workspaces: WorkspacesArg,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let files = args.workspace.files_of(&stead, None)?;
+    for files in args.workspaces.files_of(&stead)? {
+        args.workspaces.say_which(&files, session);
+        clean(&args, &files, session)?;
+    }
+    Ok(Exit::OK)
+}
+
+fn clean(args: &Args, files: &ManagedFiles, session: &mut Session) -> Result<(), CommandError> {
     if args.status {
         let last = files.last_cleanup()?;
         if session.wants_json() {
-            session.print_json(&json::cleanup_status(last.as_ref()))?;
-            return Ok(Exit::OK);
+            return session.print_json(&json::cleanup_status(last.as_ref()));
         }
         let Some(run) = last else {
             session.say("There was no cleanup yet.");
-            return Ok(Exit::OK);
+            return Ok(());
         };
         session.print_line(format_args!(
             "{}: removed {} ({})",
@@ -59,13 +66,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         for error in &run.unread {
             session.print_line(format_args!("could not read {}", human::escape_text(error)))?;
         }
-        return Ok(Exit::OK);
+        return Ok(());
     }
     let options = CleanupOptions { dry_run: args.dry_run };
     let report = files.cleanup(&options)?;
     if session.wants_json() {
-        session.print_json(&json::cleanup(&report, args.dry_run))?;
-        return Ok(Exit::OK);
+        return session.print_json(&json::cleanup(&report, args.dry_run));
     }
     for path in &report.paths {
         session.print_line(human::escape_text(path.as_str()))?;
@@ -82,7 +88,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         session.warn(format_args!("could not read {}", human::escape_text(error)));
     }
     say_how_to_undo(&report.run, session);
-    Ok(Exit::OK)
+    Ok(())
 }
 
 /// Says how the removed files are brought back, and how many of them can't be.

@@ -43,6 +43,15 @@ pub(crate) struct WorkspaceArg {
 impl WorkspaceArg {
     /// The files of the Workspace. `path` is a path in it, if the command has one.
     fn files_of(&self, stead: &Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
+        let vfs = stead.vfs();
+        if self.workspace.as_deref().or(path).is_none() && vfs.managed_workspaces().nth(1).is_some() {
+            let prefixes: Vec<_> =
+                vfs.managed_workspaces().map(|workspace| format!("`{}`", workspace.prefix())).collect();
+            return Err(CommandError::invalid(format!(
+                "there are several managed Workspaces; choose one with --workspace: {}",
+                prefixes.join(", ")
+            )));
+        }
         Ok(stead.vfs().operation("files").managed(self.workspace.as_deref().or(path))?)
     }
 
@@ -51,6 +60,35 @@ impl WorkspaceArg {
         let prefix = self.files_of(&stead, path)?.prefix().clone();
         let stead = at.apply_to(stead, path.unwrap_or(prefix.as_str()))?;
         self.files_of(&stead, Some(prefix.as_str()))
+    }
+}
+
+/// Which managed Workspaces are meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WorkspacesArg {
+    #[command(flatten)]
+    one: WorkspaceArg,
+    /// All managed Workspaces of the agent, one after the other
+    #[arg(long, conflicts_with = "workspace")]
+    all: bool,
+}
+
+impl WorkspacesArg {
+    /// The files of the Workspaces.
+    fn files_of(&self, stead: &Stead) -> Result<Vec<ManagedFiles>, CommandError> {
+        if !self.all {
+            return Ok(vec![self.one.files_of(stead, None)?]);
+        }
+        let prefixes = stead.vfs().managed_workspaces().map(|workspace| workspace.prefix().to_string());
+        let files = prefixes.map(|prefix| Ok(stead.vfs().operation("files").managed(Some(&prefix))?));
+        files.collect()
+    }
+
+    /// Says which of several Workspaces the next lines are about.
+    fn say_which(&self, files: &ManagedFiles, session: &mut Session) {
+        if self.all && !session.wants_json() {
+            session.say(format_args!("{}:", files.prefix()));
+        }
     }
 }
 

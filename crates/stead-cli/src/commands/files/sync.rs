@@ -1,5 +1,7 @@
-use super::WorkspaceArg;
-use crate::command_error::{CommandResult, Exit};
+use stead::vfs::ManagedFiles;
+
+use super::WorkspacesArg;
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
@@ -7,15 +9,22 @@ use crate::{human, json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    workspace: WorkspaceArg,
+    workspaces: WorkspacesArg,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let report = args.workspace.files_of(&stead, None)?.sync()?;
+    for files in args.workspaces.files_of(&stead)? {
+        args.workspaces.say_which(&files, session);
+        sync(&files, session)?;
+    }
+    Ok(Exit::OK)
+}
+
+fn sync(files: &ManagedFiles, session: &mut Session) -> Result<(), CommandError> {
+    let report = files.sync()?;
     if session.wants_json() {
-        session.print_json(&json::managed_sync(&report))?;
-        return Ok(Exit::OK);
+        return session.print_json(&json::managed_sync(&report));
     }
     session.warn_unreadable(&report.unreadable);
     let counts = report.counts;
@@ -30,5 +39,5 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
             entries(counts.resized)
         ),
     });
-    Ok(Exit::OK)
+    Ok(())
 }

@@ -171,18 +171,25 @@ fn decide_by_glob(
         parsed.collect()
     };
     let (take, refuse) = (parse(&args.take)?, parse(&args.refuse)?);
-    let mut has_match = in_conflict.iter().any(|path| take.iter().any(|glob| glob.matches(path)));
+    let given = args
+        .take
+        .iter()
+        .map(|text| ("--take", text))
+        .chain(args.refuse.iter().map(|text| ("--refuse", text)));
+    for ((option, text), glob) in given.zip(take.iter().chain(&refuse)) {
+        let is_change = changes.iter().any(|change| change.paths().any(|path| glob.matches(path)));
+        if !is_change && !in_conflict.iter().any(|path| glob.matches(path)) {
+            return Err(CommandError::invalid(format!(
+                "{option} {} matches none of the changes, so nothing was taken or dropped",
+                human::escape_text(text)
+            )));
+        }
+    }
     for change in changes {
         let is_in =
             |globs: &[RulePaths]| globs.iter().any(|glob| change.paths().any(|path| glob.matches(path)));
-        has_match |= is_in(&take);
         let is_taken = (take.is_empty() || is_in(&take)) && !is_in(&refuse);
         change.decide(if is_taken { Decision::Take } else { Decision::Refuse });
-    }
-    if !take.is_empty() && !has_match {
-        return Err(CommandError::invalid(
-            "--take matches none of the changes, so nothing was taken or dropped",
-        ));
     }
     Ok(())
 }

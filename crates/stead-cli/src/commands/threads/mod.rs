@@ -10,7 +10,7 @@ use stead::{Config, Stores, ThreadKey};
 
 use crate::command_error::{CommandError, CommandResult};
 use crate::human;
-use crate::session::Session;
+use crate::session::{Session, only_agent_in_threads};
 
 /// List, show, destroy and archive the threads of agents
 ///
@@ -56,13 +56,10 @@ impl ThreadArg {
         let agent = match session.named_agent() {
             // An agent that isn't configured any more may still have threads.
             Some(agent) => config.full_agent_name(agent).unwrap_or_else(|_| agent.to_owned()),
-            None => {
-                let mut in_threads = config.agents.iter().filter(|(_, agent)| agent.scope.has_threads());
-                match (in_threads.next(), in_threads.next()) {
-                    (Some((only, _)), None) => only.clone(),
-                    _ => session.agent(config)?,
-                }
-            }
+            None => match only_agent_in_threads(config) {
+                Some(only) => only.to_owned(),
+                None => session.agent(config)?,
+            },
         };
         Ok(ThreadKey::new(agent, &self.name))
     }

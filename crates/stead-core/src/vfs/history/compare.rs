@@ -17,6 +17,8 @@ use crate::vfs::call::Call;
 use crate::vfs::history::merge::stored_line_authors;
 use crate::vfs::history::restore::check_retained;
 use crate::vfs::history::{StoreGroup, read_content};
+use crate::vfs::resolve::Authorized;
+use crate::vfs::state::state_value;
 use crate::vfs::{IntoPath, PointInTime, Vfs};
 use crate::workspace::Workspace;
 
@@ -134,8 +136,11 @@ impl Call<'_> {
         to: PointInTime,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
-        let mut targets = self.history_targets(prefix, Access::History)?;
+        // The State has no path, so only a comparison of everything includes it.
+        let state = self.state_with_history(Access::History).filter(|_| prefix.is_root());
+        let mut targets = self.history_targets_and_state(prefix, Access::History, state)?;
         let (from, to) = (self.resolve_point(from)?, self.resolve_point(to)?);
+        let is_up_to_now = matches!(to, PointInTime::Now);
         let mut differences = Vec::new();
         for (workspace, store_path, [from, to]) in targets.take_at([&from, &to])? {
             let failed =
@@ -143,8 +148,25 @@ impl Call<'_> {
             differences
                 .extend(self.diff_workspace(workspace, &store_path, (from, to), options).map_err(failed)?);
         }
+        if differences.is_empty() && is_up_to_now {
+            // What doesn't exist now, and didn't exist then, is probably a typing error.
+            self.check_exists(prefix, Access::History)?;
+        }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(differences)
+    }
+
+    /// Fails if nothing is at a path of a Workspace.
+    pub(super) fn check_exists(&self, path: &VfsPath, access: Access) -> Result<()> {
+        let Authorized::InWorkspace(resolved) = self.route_and_authorize(path, access)? else {
+            return Ok(());
+        };
+        match resolved.store().stat(&resolved.node_path) {
+            Err(cause @ (StoreError::NotFound | StoreError::NotADirectory)) => {
+                Err(resolved.store_error(cause))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Compares what one Workspace shows at and below a path in its Store, without the Workspaces nested in it.
@@ -215,11 +237,15 @@ impl Call<'_> {
         };
         let size = |state: Option<&NodeState>| state.map_or(0, |state| state.size);
         let modes = match (old, new) {
-            (Some(old), Some(new)) if old.mode != new.mode => Some((old.mode, new.mode)),
+            // That of a key's file only says whether the key expires.
+            (Some(old), Some(new)) if old.mode != new.mode && !path.is_state() => Some((old.mode, new.mode)),
             _ => None,
         };
         let content = match state.kind {
-            NodeKind::File if options.text => self.content_diff(&**group.store, old, new, options.context)?,
+            NodeKind::File if options.text => {
+                let is_state = path.is_state();
+                self.content_diff(&**group.store, (old, new), is_state, options.context)?
+            }
             _ => None,
         };
         let sizes = (size(old), size(new));
@@ -229,8 +255,8 @@ impl Call<'_> {
     fn content_diff(
         &self,
         store: &dyn Store,
-        old: Option<&NodeState>,
-        new: Option<&NodeState>,
+        (old, new): (Option<&NodeState>, Option<&NodeState>),
+        is_state: bool,
         context: usize,
     ) -> Result<Option<ContentDiff>, StoreError> {
         let content = |state: Option<&NodeState>| state.and_then(|state| state.content.clone());
@@ -250,6 +276,7 @@ impl Call<'_> {
         let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
         let _memory = self.reserve(sizes.sum::<u64>() * 6)?;
         let bytes = |content: &Option<ContentRef>| match content {
+            Some(content) if is_state => state_value(read_content(store, content)?),
             Some(content) => read_content(store, content),
             None => Ok(Vec::new()),
         };

@@ -44,6 +44,21 @@ impl Vfs {
         let point = point.into();
         self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, point, options))
     }
+
+    /// Fails if a restore has found nothing to do because a path of `options` doesn't exist, neither now nor then: probably it is a
+    /// typing error, or a name that leads elsewhere in a managed Workspace.
+    pub fn check_restored(&self, result: &RevertResult, options: &RestoreOptions) -> Result<()> {
+        if !result.changes.is_empty() || !result.conflicts.is_empty() || !result.left_out.is_empty() {
+            return Ok(());
+        }
+        for path in &options.paths {
+            let found = self.stat_link(path)?.path;
+            if found != *path {
+                return Err(Error::Invalid(format!("`{path}` is `{found}`; restore that path")));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Call<'_> {

@@ -65,8 +65,8 @@ impl ManagedFiles {
     /// Removes the files whose time to live is over, as one operation of the system's identity, which can be undone as far as the
     /// content of the files is kept ([`CleanupRun::not_kept`]).
     ///
-    /// Files that are tagged `pin`, files of threads that are in use, and what a Workspace on the directory hides or protects are left
-    /// alone.
+    /// Files that are tagged `pin`, files of threads that are in use, what a Workspace on the directory hides or protects, and what
+    /// lies behind another Workspace of the caller are left alone.
     /// A file that can't be removed is reported, and the others are still removed. The caller needs write access.
     pub fn cleanup(&self, options: &CleanupOptions) -> Result<CleanupReport> {
         let prefix = || [Ok(self.prefix.clone())];
@@ -100,7 +100,7 @@ impl ManagedFiles {
         Ok(vfs.operation(CleanupTool::NAME))
     }
 
-    /// `sharing` are the Workspaces of all agents on the directory, and `is_visible` says of what the report may tell.
+    /// `sharing` are the Workspaces of all agents on the directory, and `is_visible` says of which files the caller may know.
     fn cleanup_as_system(
         &self,
         options: &CleanupOptions,
@@ -136,8 +136,9 @@ impl ManagedFiles {
             let active = manifest.active_sessions().map_err(|cause| self.store_error(cause))?;
             for category in Category::ALL {
                 let Some(cutoff) = ttl.cutoff(category, now) else { continue };
+                let manifest = &*manifest;
                 let round =
-                    Round { files: self, manifest: &*manifest, options, sharing, active: &active, now };
+                    Round { files: self, manifest, options, sharing, is_visible, active: &active, now };
                 round.clean_category(category, cutoff, &mut report, &mut emptied)?;
             }
         }
@@ -190,6 +191,8 @@ struct Round<'a> {
     options: &'a CleanupOptions,
     /// The Workspaces of all agents on the directory.
     sharing: &'a [Arc<Workspace>],
+    /// Whether the caller of the cleanup may know of a file.
+    is_visible: &'a dyn Fn(&str) -> bool,
     active: &'a HashSet<String>,
     now: Timestamp,
 }
@@ -245,6 +248,7 @@ impl Round<'_> {
         };
         is_active
             || file.tags.contains(PIN_TAG)
+            || !(self.is_visible)(&file.path)
             || is_withheld(self.files.workspace())
             || self.sharing.iter().any(|workspace| is_withheld(workspace))
     }
@@ -276,6 +280,7 @@ impl Round<'_> {
         report.run.bytes += expired.file.size;
         if report.run.paths.len() < MAX_KEPT_PATHS {
             report.run.paths.push(expired.file.path.clone());
+            report.run.path_bytes.push(expired.file.size);
         }
         if report.paths.len() < MAX_REPORTED {
             report.paths.push(expired.path.clone());

@@ -130,6 +130,16 @@ impl ManagedFiles {
                 if !self.is_visible(relative_path) {
                     return Ok(ControlFlow::Continue(()));
                 }
+                if let Some(search) = filter.search.as_ref().filter(|search| !search.finds(relative_path)) {
+                    let file = row.file().map_err(failed)?;
+                    let has_name = file.original_name.is_some();
+                    let file = self.visible_part(file);
+                    let is_hidden = has_name && file.original_name.is_none();
+                    // It must not be found by a name that the caller may not know of.
+                    if is_hidden && !file.tags.iter().any(|tag| search.finds(tag)) {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                }
                 if listed.total.count == counted_to {
                     listed.total.is_more = true;
                     return Ok(ControlFlow::Break(()));
@@ -137,7 +147,8 @@ impl ManagedFiles {
                 if (page.offset..end).contains(&listed.total.count)
                     && let Some(path) = self.path_of(relative_path)
                 {
-                    listed.files.push(ListedFile { path, file: row.file().map_err(failed)? });
+                    let file = self.visible_part(row.file().map_err(failed)?);
+                    listed.files.push(ListedFile { path, file });
                 }
                 listed.total.count += 1;
                 Ok(ControlFlow::Continue(()))
@@ -172,20 +183,32 @@ impl ManagedFiles {
             let failed = |cause| resolved.store_error(cause);
             let file = self.row_of(call, &resolved, &*manifest)?;
             match resolved.store().stat(&resolved.node_path) {
-                Ok(attr) if attr.kind == NodeKind::File => Ok(ListedFile { path: path.clone(), file }),
+                Ok(attr) if attr.kind == NodeKind::File => {
+                    Ok(ListedFile { path: path.clone(), file: self.visible_part(file) })
+                }
                 Ok(_) => Err(not_found()),
                 Err(cause) => Err(failed(cause)),
             }
         })
     }
 
-    /// How the last cleanup of this Workspace went; `None` if there was none.
+    /// A row as the caller may know of it: without a first name that is hidden from it.
+    fn visible_part(&self, mut file: ManagedFile) -> ManagedFile {
+        let hide = self.workspace().hide();
+        let directory = file.path.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let is_hidden = |name: &String| hide.hides(name) || hide.hides(&format!("{directory}/{name}"));
+        file.original_name = file.original_name.filter(|name| !is_hidden(name));
+        file
+    }
+
+    /// How the last cleanup of this Workspace went, as far as the caller may know of its files; `None` if there was none.
     pub fn last_cleanup(&self) -> Result<Option<CleanupRun>> {
         self.vfs.call("managed_status", [Ok(self.prefix.clone())], |call, _| {
             let Some(OpenManifest { root, manifest, .. }) = self.open_manifest(call, Access::Read)? else {
                 return Ok(None);
             };
-            manifest.last_cleanup(root.root()).map_err(|cause| root.store_error(cause))
+            let run = manifest.last_cleanup(root.root()).map_err(|cause| root.store_error(cause))?;
+            Ok(run.map(|run| run.visible_part(&|path| self.is_visible(path))))
         })
     }
 

@@ -58,7 +58,7 @@ impl ManagedFiles {
             let mut trees = Vec::new();
             let mut categories = Category::ALL;
             categories.sort_by_key(|category| category.as_str());
-            for category in categories {
+            for category in categories.into_iter().filter(|category| self.is_visible(category.as_str())) {
                 let at = resolved.workspace.mount().node_path(category.as_str());
                 let mut tree = CategoryTree {
                     category,

@@ -37,6 +37,7 @@ pub use key::{DEFAULT_NAMESPACE, InvalidStateName, MAX_KEY, MAX_NAMESPACE};
 pub(super) use key::{is_state_directory, logged_path};
 pub use read::{StateEntry, StatePage, StateValue};
 pub use value::MAX_VALUE;
+pub(super) use value::state_value;
 
 use crate::path::VfsPath;
 use crate::scope::AccessScope;

@@ -57,6 +57,11 @@ pub(super) fn decode(content: Vec<u8>) -> Result<(String, Option<Timestamp>), St
     Ok((text.split_off(start), Some(expires_at)))
 }
 
+/// The value in a key's file, without when it expires.
+pub(in crate::vfs) fn state_value(content: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    Ok(decode(content)?.0.into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,6 +75,8 @@ const CARRY_OVER_SQL: &str = "
       WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%'));
     DELETE FROM main.workspace_file_history WHERE workspace IN (SELECT workspace FROM main.managed_workspace
       WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%'));
+    DELETE FROM main.workspace_file_missing WHERE workspace IN (SELECT workspace FROM main.managed_workspace
+      WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%'));
     DELETE FROM main.managed_workspace WHERE volume IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
     INSERT INTO managed_workspace SELECT * FROM live.managed_workspace
       WHERE volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
@@ -86,6 +88,9 @@ const CARRY_OVER_SQL: &str = "
       SELECT f.workspace, j.value, f.modified_at, f.id
       FROM main.workspace_files f, json_each('[' || replace(json_quote(f.tags), ',', '\",\"') || ']') j WHERE f.tags <> '';
     INSERT INTO workspace_file_history SELECT h.* FROM live.workspace_file_history h
+      JOIN live.managed_workspace m ON m.workspace = h.workspace
+      WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT INTO workspace_file_missing SELECT h.* FROM live.workspace_file_missing h
       JOIN live.managed_workspace m ON m.workspace = h.workspace
       WHERE m.volume IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
     DELETE FROM main.ledger_usage;

@@ -55,6 +55,7 @@ pub(crate) const PINNED_REVISIONS: &str =
     "SELECT revision FROM snapshot UNION SELECT base_revision AS revision FROM volume WHERE base IS NOT NULL
      UNION SELECT pinned AS revision FROM overlay WHERE pinned IS NOT NULL
      UNION SELECT target_revision AS revision FROM fork_sync
+     UNION SELECT before_merge AS revision FROM fork_sync WHERE before_merge IS NOT NULL
      UNION SELECT base_revision AS revision FROM fork_sync_node WHERE base_revision IS NOT NULL";
 
 /// Whether a revision can still be read.
@@ -163,6 +164,7 @@ impl Database {
             self.0.write_reserved(CommitSync::Deferred, forget_unreadable_captures)?;
             forgotten.states = in_batches(forget_states)?;
             in_batches(forget_manifest_rows)?;
+            in_batches(forget_missing_rows)?;
             forgotten.changes = in_batches(forget_changes)?;
             in_batches(forget_unchanged)?;
             in_batches(forget_revisions)?;
@@ -268,6 +270,13 @@ fn forget_manifest_rows(transaction: &mut WriteTransaction<'_>, horizon: i64) ->
            LIMIT ?2)"
     );
     Ok(transaction.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
+}
+
+/// Deletes rows of managed files that have been missing for long.
+fn forget_missing_rows(transaction: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
+    let sql = "DELETE FROM workspace_file_missing WHERE (workspace, path) IN (
+           SELECT workspace, path FROM workspace_file_missing WHERE until < ?1 LIMIT ?2)";
+    Ok(transaction.conn.prepare_cached(sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// Deletes old rows of the change log. It is needed from the oldest readable revision on, to tell what has changed

@@ -20,9 +20,9 @@ use crate::database::group_commit::CommitSync;
 use crate::database::manifest::base_moves::BaseMoves;
 use crate::database::manifest::forked::{ForkBase, forked_rows, shown_directory, unmerged_base};
 use crate::database::manifest::roots::{ManagedRoots, add_root, workspace_name};
-use crate::database::manifest::rows::root_text;
+use crate::database::manifest::rows::{add_tags, root_text};
 use crate::database::manifest::scan::Scan;
-use crate::database::manifest::{COLUMNS, PendingTouches};
+use crate::database::manifest::{COLUMNS, PendingTouches, SUBTREE};
 use crate::database::newest_revision;
 use crate::threads::rows::now;
 
@@ -393,6 +393,7 @@ impl RepairContext<'_, '_> {
             ManifestRepair::Remove { row } if self.follow_base(row)? => counts.removed += 1,
             ManifestRepair::Remove { row } => {
                 self.keep_history(row)?;
+                self.keep_missing(row)?;
                 counts.removed += self
                     .conn
                     .prepare_cached(
@@ -449,6 +450,38 @@ impl RepairContext<'_, '_> {
         Ok(())
     }
 
+    /// Keeps the row of a file that is gone, for when it comes back.
+    fn keep_missing(&self, row: &ManifestRow) -> Result<()> {
+        self.conn
+            .prepare_cached(&format!(
+                "INSERT OR REPLACE INTO workspace_file_missing
+                 SELECT {COLUMNS}, ?4 FROM workspace_files WHERE id = ?1 AND path = ?2 AND modified_at = ?3"
+            ))?
+            .execute(params![row.id, row.path, row.modified_at.to_string(), self.since])?;
+        Ok(())
+    }
+
+    /// Gives a file that was gone its row back, with its tags and where it came from; it counts as written now. Returns whether there
+    /// was one.
+    fn bring_back_missing(&self, path: &str, size: u64) -> Result<bool> {
+        let brought_back = self
+            .conn
+            .prepare_cached(
+                "INSERT OR IGNORE INTO workspace_files(id, workspace, path, category, original_name, size_bytes, source_tool,
+                   tags, created_at, modified_at, accessed_at, session_key, since)
+                 SELECT id, workspace, path, category, original_name, ?3, source_tool, tags, created_at, ?4, accessed_at,
+                   session_key, ?5 FROM workspace_file_missing WHERE workspace = ?1 AND path = ?2",
+            )?
+            .execute(params![self.workspace, path, size.cast_signed(), self.at, self.since])?;
+        if brought_back > 0 {
+            add_tags(self.conn, SUBTREE[0], self.workspace, (path, "", ""))?;
+        }
+        self.conn
+            .prepare_cached("DELETE FROM workspace_file_missing WHERE workspace = ?1 AND path = ?2")?
+            .execute([self.workspace, path])?;
+        Ok(brought_back > 0)
+    }
+
     /// Loads what the host directory of the fork has moved.
     fn base_moves(&mut self) -> Result<Option<(&BaseMoves, &ForkBase)>> {
         let Some(base) = &self.base else { return Ok(None) };
@@ -474,6 +507,9 @@ impl RepairContext<'_, '_> {
         let Some(category) = category_of(path).filter(|_| is_own) else { return Ok(0) };
         if self.is_changing(&in_store)? {
             return Ok(0);
+        }
+        if self.bring_back_missing(path, size)? {
+            return Ok(1);
         }
         if let Some(base) = &self.base {
             // A fork's file has the tags and the age of the file that it is a copy of.

@@ -158,7 +158,7 @@ pub(super) fn add_root(conn: &Connection, volume: i64, path: &str) -> Result<boo
 /// Deletes rows and their history at a path and below it.
 fn delete_below(conn: &Connection, workspace: &str, relative_path: &str) -> Result<()> {
     let (low, high) = (format!("{relative_path}/"), format!("{relative_path}0"));
-    for table in ["workspace_files", "workspace_file_history"] {
+    for table in ["workspace_files", "workspace_file_history", "workspace_file_missing"] {
         for part in SUBTREE {
             // `?5` is there so that both parts have as many parameters.
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE workspace = ?1 AND {part} AND ?5"))?
@@ -190,7 +190,8 @@ pub(crate) fn forget_roots_below(conn: &Connection, volume: i64, path: &[u8]) ->
 }
 
 fn remove_root(conn: &Connection, workspace: &str) -> Result<()> {
-    for table in ["workspace_files", "workspace_file_history", "managed_workspace"] {
+    let tables = ["workspace_files", "workspace_file_history", "workspace_file_missing", "managed_workspace"];
+    for table in tables {
         conn.execute(&format!("DELETE FROM {table} WHERE workspace = ?1"), [workspace])?;
     }
     Ok(())

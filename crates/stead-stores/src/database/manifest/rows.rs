@@ -557,6 +557,11 @@ fn remove_subtree(conn: &Connection, workspace: &str, relative_path: &str, since
                 "DELETE FROM workspace_files WHERE workspace = ?1 AND {part} AND since <= ?5"
             ))?
             .execute(values)?;
+        // A file that is made there later is another one.
+        conn.prepare_cached(&format!(
+            "DELETE FROM workspace_file_missing WHERE workspace = ?1 AND {part} AND since <= ?5"
+        ))?
+        .execute(values)?;
     }
     Ok(removed > 0)
 }

@@ -76,7 +76,8 @@ fn a_reload_that_was_read_before_other_records_came_takes_nothing_back_that_they
     let steads = LiveSteads::of(&records.read());
     let eve = get(&steads, "acme/eve");
     let read_before = records.with_agents(&AGENTS.replace(r#""zoe""#, r#""zoe", "teamId": "hr""#));
-    records.with_agents(&AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#));
+    // Longer than what was written just before, maybe in the same tick of the file system's clock.
+    records.with_agents(&(AGENTS.replace(r#""eve""#, r#""eve", "teamId": "it""#) + "\n"));
     renew(&steads, "acme/eve");
     assert!(has_team(&eve, "it"));
     steads.replace(&read_before).unwrap();

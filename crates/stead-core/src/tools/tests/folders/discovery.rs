@@ -1,6 +1,7 @@
 //! `list_folders`: which folders, which files, and what is said about them.
 
 use super::*;
+use crate::testkit::{Fault, FaultyStore};
 
 fn folder_names(tools: &Toolbox, scope: &str) -> Vec<String> {
     let listing = list(tools, scope);
@@ -53,6 +54,23 @@ fn f28_and_f68_another_organization_has_its_own_folders_and_ids() {
     assert!(file_names(&other_marcus, "team_shared").is_empty());
     let read = json!({ "folderId": id, "filename": "acme.md" });
     assert!(failure(&other_marcus, "read_file_by_id", read).message.contains("not found"));
+}
+
+#[test]
+fn f29_a_folder_that_the_host_withholds_is_listed_as_unreadable_and_hides_no_other() {
+    let office = Office::new();
+    office.put("marcus/private", "a.md", "x");
+    office.put("marcus/shared", "b.md", "x");
+    let unreadable = |scope: &str, fault| {
+        let store = Arc::new(FaultyStore::new(office.store.clone(), fault));
+        let marcus = office.tools_over(store, "marcus", TOOLS.into_iter().map(|tool| tool.name));
+        let listed = call_json(&marcus, "list_folders", json!({ "scope": scope }));
+        let folders = listed["folders"].as_array().unwrap().clone();
+        (folders.len(), folders.iter().filter(|folder| folder["unreadable"] == 1).count())
+    };
+    let (folders, _) = unreadable("org_shared", Fault::Never);
+    assert!(folders > 1);
+    assert!((1..20).any(|call| unreadable("org_shared", Fault::Denied(call)) == (folders, 1)));
 }
 
 #[test]

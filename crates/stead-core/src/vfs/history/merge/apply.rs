@@ -13,8 +13,8 @@ use crate::monitor::check_not_stopped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    CompanionRecord, ContentRef, ForkSides, MergeDrafts, NewForkSync, NodeId, NodeState, RevisionNumber,
-    SidesQuery, Store, StoreError, StorePath, StoreResult,
+    CompanionRecord, ContentRef, Fork, ForkSides, MergeDrafts, NewForkSync, NodeId, NodePath, NodeState,
+    RevisionNumber, SidesQuery, Store, StoreError, StorePath, StoreResult,
 };
 use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::execute::{NOT_SHOWN, is_race};
@@ -109,6 +109,7 @@ impl Call<'_> {
             self.fork_sides(fork, SidesQuery::SinceSync, &BTreeSet::new(), progress).map_err(failed)?;
         progress.expect(sides.nodes.len() * UNITS_PER_NODE);
         check_target(&sides, target).map_err(failed)?;
+        check_not_moved(fork, &sides, target)?;
         let withheld = self.withhold_from_merge(&mut sides, group);
         let row_edits = RowEdits::plan(fork, Direction::IntoTarget).map_err(failed)?;
         let has_to_compare = options.with_contents || options.fork_state.is_some();
@@ -476,7 +477,11 @@ impl Call<'_> {
         if is_taken_in {
             return Ok(());
         }
-        self.take_in_merge(target, fork, &committed, progress)
+        match self.take_in_merge(target, fork, &committed, progress) {
+            // The fork was restored to a state from before the merge. What the target has of it counts as changed by both then.
+            Err(StoreError::Expired(_)) => Ok(()),
+            taken_in => taken_in,
+        }
     }
 
     /// The same where only the fork is known: its target is one of the caller's Stores, or the record can't be read.
@@ -498,11 +503,12 @@ impl Call<'_> {
         progress: &MergeProgress,
     ) -> StoreResult<()> {
         let store = &**fork.store;
-        let Some(view) = self.view_after_merge(fork, target.id()) else { return Ok(()) };
+        let Some(mut view) = self.view_after_merge(fork, target.id()) else { return Ok(()) };
         for _ in 0..MAX_ATTEMPTS {
             let since_sync = {
                 let sides = self.fork_sides(fork, SidesQuery::BaseAndFork, &BTreeSet::new(), progress)?;
                 check_target(&sides, target)?;
+                view.set_own_changes(&sides);
                 sides.sync
             };
             if since_sync.merges.contains(&merge.operation) {
@@ -822,6 +828,37 @@ fn new_sync(
 
 fn revert_plan(targets: BTreeMap<NodeId, crate::history::PlannedNode>) -> RevertPlan {
     RevertPlan { targets, ..RevertPlan::default() }
+}
+
+/// Fails if the directory that a fork shows was moved in the target since: the fork would lose what it shows.
+fn check_not_moved(fork: ForkHandle<'_>, sides: &ForkSides, target: &dyn Store) -> Result<()> {
+    let top = StorePath::from_checked(&fork.fork.path.as_str()[1..]);
+    if top.is_empty() {
+        return Ok(());
+    }
+    let Ok(in_fork) = fork.store.stat(&NodePath::from_root(top.clone())) else { return Ok(()) };
+    let own_id = match &sides.target_ids {
+        Some(ids) => ids.get(&in_fork.node).copied(),
+        None => Some(in_fork.node),
+    };
+    let is_elsewhere = sides.in_target.get(&in_fork.node).is_some_and(|current| current.path != top);
+    let is_there = || {
+        let found = target.stat(&NodePath::from_root(top)).ok().map(|attr| attr.node);
+        own_id.is_none_or(|id| found == Some(id) || target.stat(&NodePath::of_node(id)).is_err())
+    };
+    if !is_elsewhere && is_there() {
+        return Ok(());
+    }
+    Err(moved_since(fork.fork))
+}
+
+/// The error that a fork can't be merged or updated because the directory that it was made from is at another path.
+pub(super) fn moved_since(fork: &Fork) -> Error {
+    Error::Invalid(format!(
+        "the directory of `{}` was moved since the fork `{}` was made, so the fork can't be merged or updated; copy what you \
+         need from it",
+        fork.base_prefix, fork.name
+    ))
 }
 
 /// Fails if a fork was made from another Store.

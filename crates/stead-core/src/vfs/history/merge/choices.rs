@@ -84,7 +84,7 @@ fn relative_to<'t>(text: &'t str, prefixes: &[&VfsPath]) -> Result<&'t str> {
             "`{}` is neither in the fork nor in the Workspace that it was made from; use a path relative to them",
             text.escape_debug()
         ))),
-        None => Ok(text),
+        None => Ok(text.trim_start_matches("./")),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::store::{
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::StoreGroup;
+use crate::vfs::history::merge::apply::moved_since;
 use crate::vfs::history::merge::progress::MergeProgress;
 use crate::vfs::history::merge::{ForkHandle, store_error};
 
@@ -76,9 +77,30 @@ enum ShownPaths<'a> {
 /// What a fork may get of its target.
 pub(super) struct TargetView<'a> {
     shown: ShownPaths<'a>,
-    /// The caller's Workspaces that show the target; `None` if the fork belongs to its maker, who isn't the caller. What the maker
-    /// can't see of the target by now is no part of what the fork shows, either.
-    readable: Option<StoreGroup<'a>>,
+    readable: ReadableTarget<'a>,
+}
+
+/// What the owner of a fork may read of the fork's target.
+enum ReadableTarget<'a> {
+    /// The caller is the owner, and these are its Workspaces that show the target.
+    Workspaces(StoreGroup<'a>),
+    /// The fork belongs to its maker, who isn't the caller. What the maker can't see of the target by now is no part of what the fork
+    /// shows, either.
+    All,
+    /// The fork was given to another agent than the caller, and nobody here knows what that agent may read. What the fork itself has
+    /// changed it knows, and a merge brought it to the target.
+    Own(BTreeSet<NodeId>),
+}
+
+impl TargetView<'_> {
+    /// Notes what the fork has changed, if that is all that it may get of its target.
+    pub(super) fn set_own_changes(&mut self, sides: &ForkSides) {
+        if let ReadableTarget::Own(own) = &mut self.readable {
+            let in_fork = |node| sides.in_fork.get(node).and_then(|current| current.state.as_ref());
+            let changed = sides.nodes.iter().filter(|(node, base)| base.as_ref() != in_fork(node));
+            *own = changed.map(|(node, _)| *node).collect();
+        }
+    }
 }
 
 impl Vfs {
@@ -123,11 +145,7 @@ impl<'c> Call<'c> {
                 *workspace.prefix() == fork.fork.base_prefix && workspace.mount().store().id() == target
             };
             if self.vfs.workspaces().any(is_base) {
-                return Err(Error::Invalid(format!(
-                    "the directory of `{}` was moved since the fork `{}` was made, so the fork can't be merged or \
-                     updated; copy what you need from it",
-                    fork.fork.base_prefix, fork.fork.name
-                )));
+                return Err(moved_since(fork.fork));
             }
             return Err(Error::Invalid(format!(
                 "the fork `{}` was made from `{}`; to update it you need a Workspace there that you can read",
@@ -135,11 +153,10 @@ impl<'c> Call<'c> {
             )));
         };
         let shown = ShownPaths::OfWorkspace(fork_group.clone());
-        Ok(TargetView { shown, readable: Some(readable) })
+        Ok(TargetView { shown, readable: ReadableTarget::Workspaces(readable) })
     }
 
-    /// What a fork may get of its target after a merge. `None` if the fork was given to another agent than the caller: nobody here
-    /// knows what that agent may read in the target. Its own next merge or update takes the merge in.
+    /// What a fork may get of its target after a merge. `None` if the caller owns the fork and can read nothing of the target.
     pub(super) fn view_after_merge<'a>(
         &'a self,
         fork: ForkHandle<'a>,
@@ -151,15 +168,17 @@ impl<'c> Call<'c> {
         if let Some(workspace) = own {
             let group = StoreGroup { store: workspace.mount().store(), workspaces: vec![workspace] };
             let readable = self.readable_target(fork, target)?;
-            return Some(TargetView { shown: ShownPaths::OfWorkspace(group), readable: Some(readable) });
+            let readable = ReadableTarget::Workspaces(readable);
+            return Some(TargetView { shown: ShownPaths::OfWorkspace(group), readable });
         }
         let Fork { owner, created_by, hide, .. } = fork.fork;
         let owner = owner.strip_prefix("review:").unwrap_or(owner);
-        let rest = owner.strip_prefix(created_by.as_str())?;
+        let rest = owner.strip_prefix(created_by.as_str());
         // A thread of an agent is the agent.
-        (rest.is_empty() || rest.starts_with('/')).then_some(())?;
+        let is_of_maker = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let readable = if is_of_maker { ReadableTarget::All } else { ReadableTarget::Own(BTreeSet::new()) };
         let shown = ShownPaths::OfFork { fork: fork.fork, hide: Box::new(HideGlobs::new(hide).ok()?) };
-        Some(TargetView { shown, readable: None })
+        Some(TargetView { shown, readable })
     }
 
     fn is_shown(&self, view: &TargetView<'_>, path: &StorePath) -> bool {
@@ -180,8 +199,12 @@ impl<'c> Call<'c> {
         }
     }
 
-    fn is_readable(&self, view: &TargetView<'_>, path: &StorePath) -> bool {
-        view.readable.as_ref().is_none_or(|group| self.logical_path(group, path).is_some())
+    fn is_readable(&self, view: &TargetView<'_>, node: NodeId, path: &StorePath) -> bool {
+        match &view.readable {
+            ReadableTarget::Workspaces(group) => self.logical_path(group, path).is_some(),
+            ReadableTarget::All => true,
+            ReadableTarget::Own(own) => own.contains(&node),
+        }
     }
 
     /// The sides of a fork that is to take in changes of its target, without what its owner may not see there.
@@ -222,12 +245,13 @@ impl<'c> Call<'c> {
         let mut withheld = Withheld::default();
         let is_shown =
             |state: Option<&NodeState>| state.is_some_and(|state| self.is_shown(view, &state.path));
-        let is_visible =
-            |state: &NodeState| self.is_readable(view, &state.path) && self.is_shown(view, &state.path);
         // Nobody who uses the fork sees these, before and after: they come along, unless they lie in something that is gone.
         let mut unseen = Vec::new();
         let nodes: Vec<NodeId> = sides.nodes.keys().copied().collect();
         for node in nodes {
+            let is_visible = |state: &NodeState| {
+                self.is_readable(view, node, &state.path) && self.is_shown(view, &state.path)
+            };
             let base = sides.nodes.get(&node).and_then(Option::as_ref);
             let in_target = sides.in_target.get(&node).and_then(|current| current.state.as_ref());
             let in_fork = sides.in_fork.get(&node).and_then(|current| current.state.as_ref());
