@@ -617,3 +617,35 @@ fn g28_a_fork_can_be_merged_after_a_backup_from_before_its_merge_was_restored() 
     assert!(merged.contains("Merged the fork draft: 1 change"), "{merged}");
     assert_eq!(std::fs::read_to_string(dir.path("code/t")).unwrap(), "one\n2\nthree\n4\nfive\n");
 }
+
+#[test]
+fn g24_a_glob_that_leaves_nothing_out_is_refused_and_paths_of_the_workspace_are_globs_for_every_fork() {
+    let dir = TestDir::empty();
+    let agents = ["a", "b"].map(|agent| {
+        format!("[agents.{agent}]\nworkspaces = [{{ prefix = \"/w\", store = \"s\", scope = \"rw\" }}]\n")
+    });
+    dir.file("stead.toml", &format!("[stores.s]\nkind = \"virtual\"\n{}", agents.concat()));
+    let run =
+        |agent: &str, args: &[&str]| dir.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+    run("a", &["write", "/w/t", "1"]);
+    run("b", &["fork", "/w", "k"]);
+    run("b", &["write", "/forks/k/t", "2"]);
+    run("b", &["write", "/forks/k/u", "2"]);
+    for typo in ["tt", "/w/tt", "./tt"] {
+        for (agent, fork) in [("b", "k"), ("a", "b/k")] {
+            let refused = run(agent, &["merge", fork, "--leave", typo]);
+            assert!(refused.contains("matches none of the changes, so nothing was done"), "{refused}");
+        }
+    }
+    assert!(run("a", &["cat", "/w/u"]).contains("does not exist"));
+    for path in ["t", "./t", "/w/t"] {
+        for (agent, fork) in [("b", "k"), ("a", "b/k")] {
+            let planned = run(agent, &["merge", fork, "-n", "--leave", path]);
+            assert!(planned.contains("left out   /w/t") && planned.contains("added      /w/u"), "{planned}");
+        }
+    }
+    // An update that only decides a conflict says that the fork keeps its side.
+    run("a", &["write", "/w/t", "3"]);
+    let kept = run("b", &["update", "k", "--take", "fork"]);
+    assert!(kept.contains("it has taken its own side"), "{kept}");
+}

@@ -552,3 +552,48 @@ fn s12_an_archive_says_that_what_another_process_has_in_memory_is_left_out() {
     assert!(output.contains("left out `/m`: another process uses the thread"), "{output}");
     server.stop();
 }
+
+#[test]
+fn s15_a_thread_that_has_only_a_state_is_archived_and_the_only_agent_with_threads_needs_no_name() {
+    let dir = TestDir::empty();
+    let config = "[stores.v]\nkind = \"virtual\"\n[agents.other]\nworkspaces = [{ prefix = \"/v\", store = \"v\", scope = \"rw\" }]\n\
+                  [agents.worker]\nscope = \"thread\"\nworkspaces = [{ prefix = \"/v\", store = \"v\", scope = \"rw\", per = \"agent\" }]\n\
+                  [agents.worker.state]\n";
+    dir.file("stead.toml", config);
+    ok(&dir, &["--thread", "t", "state", "set", "x", "1"]);
+    assert_eq!(ok(&dir, &["--thread", "t", "state", "get", "x"]).trim_end(), "1");
+    // Without a thread, two agents are still two.
+    assert!(dir.run(["ls", "/"]).contains("choose one with --agent"));
+    ok(&dir, &["threads", "archive", "t", "t.tar", "--and-destroy"]);
+    let archive = std::fs::read(dir.path("t.tar")).unwrap();
+    let mut archive = tar::Archive::new(&*archive);
+    let names: Vec<_> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
+    assert_eq!(names, [".stead-archive/log.jsonl"]);
+    assert_eq!(ok(&dir, &["threads", "list"]), "");
+}
+
+#[test]
+fn s18_s21_what_the_history_and_the_audit_say_of_a_key_is_its_value_alone() {
+    let dir = TestDir::empty();
+    let config = "[stores.v]\nkind = \"virtual\"\n[agents.a]\nworkspaces = [{ prefix = \"/v\", store = \"v\", scope = \"rw\" }]\n\
+                  [agents.a.state]\n";
+    dir.file("stead.toml", config);
+    ok(&dir, &["state", "set", "k", "1"]);
+    ok(&dir, &["snapshot", "--label", "before"]);
+    ok(&dir, &["state", "set", "k", "2", "--expires-in", "1h"]);
+    for shown in [ok(&dir, &["diff", "/", "before", "now"]), ok(&dir, &["log", "-p", "-n", "1"])] {
+        assert!(
+            shown.contains("state:default/k") && shown.contains("-1\n") && shown.contains("+2"),
+            "{shown}"
+        );
+        assert!(!shown.contains("+@") && !shown.contains("mode"), "{shown}");
+    }
+    assert_eq!(ok(&dir, &["diff", "/v", "before", "now"]), "");
+    let records = ok(&dir, &["audit", "--path", "state:default/k"]);
+    assert_eq!(records.lines().filter(|line| line.contains("state:default/k")).count(), 2, "{records}");
+    assert_eq!(ok(&dir, &["audit", "--path", "state:default/other"]), "");
+}

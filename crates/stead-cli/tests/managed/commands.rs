@@ -192,3 +192,52 @@ fn w79_and_w92_a_dry_run_names_what_a_cleanup_removes_and_an_undo_brings_back() 
         assert_eq!(paths(&files(&host, workspace, &["list"])).len(), 3);
     }
 }
+
+#[test]
+fn w44a_and_w78_sync_and_cleanup_go_through_all_workspaces_when_asked_to() {
+    let host = Host::new();
+    for path in ["/notes/temp/a", "/disk/temp/b"] {
+        write(&host, path, "coder");
+    }
+    let refused = host.run(&["files", "cleanup", "--agent", "coder"]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text.contains("choose one with --workspace: `/disk`, `/notes`"), "{text}");
+    std::fs::write(host.0.path().join("files/temp/new"), "x").unwrap();
+    let output = host.run(&["files", "sync", "--all", "--agent", "coder"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("/disk:\n") && text.contains("Added 1 entry") && text.contains("/notes:\n"),
+        "{text}"
+    );
+    host.age(&["temp/b", "temp/new"]);
+    assert_eq!(
+        host.stdout(&["files", "cleanup", "--all", "--agent", "coder"]),
+        "/disk/temp/b\n/disk/temp/new\n/notes/temp/a\n"
+    );
+}
+
+#[test]
+fn w20_a_bare_name_that_a_restore_or_a_diff_does_not_know_is_said() {
+    let host = Host::new();
+    write(&host, "/notes/r.md", "coder");
+    host.stdout(&["snapshot", "/notes", "--label", "one", "--agent", "coder"]);
+    host.stdout(&["write", "/notes/r.md", "two", "--agent", "coder"]);
+    let refusal = |arguments: &[&str]| {
+        let output = host.run(&[arguments, &["--agent", "coder"]].concat());
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = refusal(&["restore", "/notes", "one", "/notes/r.md"]);
+    assert!(text.contains("`/notes/r.md` leads to `/notes/documents/"), "{text}");
+    for arguments in
+        [&["restore", "/notes", "one", "/notes/typo.md"][..], &["diff", "/notes/typo.md", "one", "now"]]
+    {
+        let text = refusal(arguments);
+        assert!(text.contains("`/notes/typo.md` does not exist"), "{text}");
+    }
+    // What is in that state already is no error.
+    let path = host.query("SELECT path FROM workspace_files").remove(0);
+    let path = format!("/notes/{path}");
+    host.stdout(&["restore", "/notes", "now", &path, "--agent", "coder"]);
+}

@@ -52,10 +52,13 @@ impl Vfs {
             return Ok(());
         }
         for path in &options.paths {
-            let found = self.stat_link(path)?.path;
-            if found != *path {
-                return Err(Error::Invalid(format!("`{path}` is `{found}`; restore that path")));
-            }
+            let Err(missing) = self.stat_link(path) else { continue };
+            return Err(match self.stat(path) {
+                Ok(found) => {
+                    Error::Invalid(format!("`{path}` leads to `{}`; restore that path instead", found.path))
+                }
+                Err(_) => missing,
+            });
         }
         Ok(())
     }
