@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(value_name = "B", default_value = "now")]
     to: String,
     /// Compare this fork with its base as it was when the fork was made
-    #[arg(long, value_name = "FORK", conflicts_with_all = ["prefix", "from", "operation"])]
+    #[arg(long, value_name = "FORK", value_parser = crate::commands::parse_fork, conflicts_with_all = ["prefix", "from", "operation"])]
     fork: Option<String>,
     /// Show what this operation changed; the beginning of its id is enough
     #[arg(long, value_name = "ID", conflicts_with_all = ["prefix", "from"])]

@@ -6,7 +6,7 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fork
-    #[arg(value_name = "FORK")]
+    #[arg(value_name = "FORK", value_parser = crate::commands::parse_fork)]
     fork: String,
 }
 

@@ -1,4 +1,4 @@
-use stead::{Fork, ForkPart};
+use stead::{Fork, ForkPart, Stead, VfsPath};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::json;
@@ -21,7 +21,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let others = others.into_iter().map(|mut fork| {
             // The prefix that the base has for this agent.
             if let Ok((_, prefix)) = stead.find_reviewable(&format!("{}/{}", fork.owner, fork.name)) {
-                fork.base_prefix = prefix;
+                fork.base_prefix = forked_directory(stead, &fork, &prefix).unwrap_or(prefix);
             }
             (fork, Shown::OfAnotherAgent)
         });
@@ -36,6 +36,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         }
     }
     Ok(Exit::OK)
+}
+
+/// The directory that a fork was made from, in the Workspace at `prefix` that it can be merged into. `None` if its name is hidden.
+fn forked_directory(stead: &Stead, fork: &Fork, prefix: &VfsPath) -> Option<VfsPath> {
+    let workspace = stead.vfs().workspaces().find(|workspace| workspace.prefix() == prefix)?;
+    let top = VfsPath::parse(&format!("/{}", workspace.mount().path().as_str()?)).ok()?;
+    let relative_path = fork.path.strip_prefix(&top)?;
+    (!workspace.hide().hides(relative_path)).then(|| prefix.join(relative_path).ok())?
 }
 
 /// Whether the agent has the fork.

@@ -17,7 +17,7 @@ use crate::{human, json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fork; OWNER/FORK for a fork of another agent of a Workspace that this one may write
-    #[arg(value_name = "FORK")]
+    #[arg(value_name = "FORK", value_parser = crate::commands::parse_fork)]
     fork: String,
     #[command(flatten)]
     choices: ChoiceArgs,
@@ -192,7 +192,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MergeKind {
-    Merge { discarded: bool },
+    Merge {
+        discarded: bool,
+    },
+    /// A review shows what can be taken. What stands in the way of a merge of everything doesn't stand in the way of the rest.
+    ReviewList,
     Update,
 }
 
@@ -211,7 +215,8 @@ pub(super) fn report(
         session.print_json(&json::merge_result(result, fork, dry_run, discarded))?;
         return Ok(exit);
     }
-    let is_refused = is_stopped && !result.done && result.merged.is_empty() && kind != MergeKind::Update;
+    let takes_all = matches!(kind, MergeKind::Merge { .. });
+    let is_refused = is_stopped && !result.done && result.merged.is_empty() && takes_all;
     for change in result.changes.iter().filter(|_| !is_refused) {
         let (label, colour) = match change.action {
             MergeAction::Added => ("added", Colour::Green),
@@ -295,6 +300,13 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
     let is_review = fork.starts_with("review:");
     let undo = if is_review { "stead undo --review" } else { "stead undo" };
     match kind {
+        MergeKind::ReviewList if !result.refused.is_empty() => session.say(format_args!(
+            "{changes} can be taken, with {conflicts}; left in the fork: {refused}."
+        )),
+        MergeKind::ReviewList if !result.conflicts.is_empty() => session.say(format_args!(
+            "There {are} {conflicts}; `stead merge {fork} --take SIDE` resolves them. The rest, {changes}, can be reviewed."
+        )),
+        MergeKind::ReviewList => session.say(format_args!("This would be {changes}.")),
         MergeKind::Update if dry_run => session.say(format_args!("This would be {changes}, with {conflicts}.")),
         MergeKind::Update if !result.conflicts.is_empty() => session.say(format_args!(
             "Updated the fork {fork}: {changes}. There {are} {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \

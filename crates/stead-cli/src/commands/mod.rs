@@ -183,6 +183,12 @@ fn parse_time(text: &str) -> Result<stead::Timestamp, String> {
     stead::time_text::parse_time(text, SystemClock.now())
 }
 
+/// The name of a fork, for clap. The path at which `stead forks` lists it is accepted, too.
+pub(crate) fn parse_fork(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix("/forks/").map_or(text, |name| name.trim_end_matches('/'));
+    if name.is_empty() { Err("a fork has a name".to_owned()) } else { Ok(name.to_owned()) }
+}
+
 /// Checks the name of a thread, for clap.
 pub(crate) fn parse_thread(text: &str) -> Result<String, String> {
     stead::parse_thread_name(text).map_err(|error| error.to_string())

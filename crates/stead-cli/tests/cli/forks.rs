@@ -644,8 +644,28 @@ fn g24_a_glob_that_leaves_nothing_out_is_refused_and_paths_of_the_workspace_are_
             assert!(planned.contains("left out   /w/t") && planned.contains("added      /w/u"), "{planned}");
         }
     }
+    // The path that `stead forks` lists names the fork, too.
+    assert!(run("b", &["diff", "--fork", "/forks/k", "--stat"]).contains("/forks/k/u"));
+    assert!(run("b", &["update", "/forks/k/", "-n"]).contains("This would be 0 changes"));
     // An update that only decides a conflict says that the fork keeps its side.
     run("a", &["write", "/w/t", "3"]);
     let kept = run("b", &["update", "k", "--take", "fork"]);
     assert!(kept.contains("it has taken its own side"), "{kept}");
+}
+
+#[test]
+fn forks_of_several_directories_of_a_workspace_are_listed_with_their_directories() {
+    let dir = TestDir::empty();
+    let agents = [("op", "/all", "/"), ("m", "/sub", "/sub"), ("n", "/deep", "/sub/deep")].map(|(agent, prefix, path)| {
+        format!(
+            "[agents.{agent}]\nworkspaces = [{{ prefix = \"{prefix}\", store = \"s\", path = \"{path}\", scope = \"rw\" }}]\n"
+        )
+    });
+    dir.file("stead.toml", &format!("[stores.s]\nkind = \"virtual\"\n{}", agents.concat()));
+    for (agent, prefix) in [("m", "/sub"), ("n", "/deep")] {
+        dir.run(["--agent", agent, "write", &format!("{prefix}/t"), "1"]);
+        dir.run(["--agent", agent, "fork", prefix, "f"]);
+    }
+    let listed = without_times(&dir.run(["--agent", "op", "forks", "--all"]));
+    assert_eq!(listed, "m/f  of /all/sub, made TIME\nn/f  of /all/sub/deep, made TIME");
 }

@@ -273,7 +273,7 @@ CREATE UNIQUE INDEX taken_name_parent ON taken_name(volume, parent, name);
 -- (number 0), and with every update and merge since. It has the rows of the target's manifest up to `manifest_revision`. `operation`
 -- is what took them in, and `merge_operation` the merge of the fork into its target that this belongs to. A sync doesn't count if
 -- `operation` is undone, or if the sync that counted when it was planned (`based_on`) doesn't count. If the merge alone is undone, the
--- fork still has what the target had before it, at revision `before_merge`.
+-- files that it changed have the base that they had just before it, at revision `before_merge`.
 CREATE TABLE fork_sync(
   volume INTEGER NOT NULL,
   number INTEGER NOT NULL,

@@ -1,4 +1,5 @@
 use stead::managed::CleanupRun;
+use stead::name::escape_name;
 use stead::vfs::ManagedFiles;
 use stead::vfs::managed::CleanupOptions;
 
@@ -74,7 +75,7 @@ fn clean(args: &Args, files: &ManagedFiles, session: &mut Session) -> Result<(),
         return session.print_json(&json::cleanup(&report, args.dry_run));
     }
     for path in &report.paths {
-        session.print_line(human::escape_text(path.as_str()))?;
+        session.print_line(escape_name(path.as_str().as_bytes()))?;
     }
     let (count, size) = (human::count(report.run.removed, "file", "files"), human::size(report.run.bytes));
     match args.dry_run {

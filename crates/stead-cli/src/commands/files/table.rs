@@ -1,5 +1,6 @@
 //! Managed files in columns.
 
+use stead::name::escape_name;
 use stead::vfs::managed::{ListedFile, ListedFiles};
 use stead::{Clock, SystemClock, Timestamp};
 
@@ -62,7 +63,7 @@ pub(super) fn print(listed: &ListedFiles, session: &mut Session) -> CommandResul
 
 fn row(ListedFile { path, file, .. }: &ListedFile) -> [String; 5] {
     [
-        human::escape_text(path.as_str()),
+        escape_name(path.as_str().as_bytes()).to_string(),
         human::size(file.size),
         age(file.modified_at),
         file.source_tool.clone().unwrap_or_else(|| "-".to_owned()),

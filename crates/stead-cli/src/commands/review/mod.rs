@@ -23,7 +23,7 @@ use decisions::{Decision, ReviewedChange, count_changes, review_rules};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fork: AGENT/FORK or AGENT/THREAD/FORK as listed, one of the agent's own, or OWNER/FORK of another agent
-    #[arg(value_name = "FORK")]
+    #[arg(value_name = "FORK", value_parser = crate::commands::parse_fork)]
     fork: Option<String>,
     /// Only list the forks, or what the fork has changed
     #[arg(short, long, conflicts_with_all = ["take", "refuse", "drop", "interactive"])]
@@ -67,7 +67,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let (fork, target) = stead.find_reviewable(&name)?;
     let shown = dry_run(&stead, &fork)?;
     if args.list || session.wants_json() && !args.decides_by_glob() {
-        return report(&shown, &fork, true, MergeKind::Merge { discarded: false }, session);
+        return report(&shown, &fork, true, MergeKind::ReviewList, session);
     }
     let places = stead.merge_places(&fork)?;
     // Looking at what is there now is part of the review.
