@@ -241,3 +241,33 @@ fn w20_a_bare_name_that_a_restore_or_a_diff_does_not_know_is_said() {
     let path = format!("/notes/{path}");
     host.stdout(&["restore", "/notes", "now", &path, "--agent", "coder"]);
 }
+
+#[test]
+fn s19_the_audit_tells_what_was_done_to_managed_files() {
+    let host = Host::new();
+    for path in ["/notes/code/a.py", "/notes/code/b.py"] {
+        write(&host, path, "coder");
+    }
+    files(&host, "/notes", &["tag", "/notes/code/a.py", "pin"]);
+    files(&host, "/notes", &["delete", "/notes/code/b.py"]);
+    let call = [
+        "call",
+        "workspace",
+        "{\"action\":\"delete\",\"workspace\":\"/notes\",\"path\":\"/notes/code/a.py\"}",
+    ];
+    host.stdout(&[&call[..], &["--agent", "coder"]].concat());
+    let calls = |action: &str| {
+        let records = host.stdout(&["audit", "--json", "--fact", &format!("action={action}")]);
+        let records = records.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut calls: Vec<_> = records
+            .filter(|record| !record["paths"].to_string().contains("\"/notes\""))
+            .map(|record| {
+                format!("{} {}", record["call"].as_str().unwrap(), record["outcome"].as_str().unwrap())
+            })
+            .collect();
+        calls.dedup();
+        calls
+    };
+    assert_eq!(calls("tag"), ["files ok"]);
+    assert_eq!(calls("delete"), ["workspace ok", "files ok"]);
+}

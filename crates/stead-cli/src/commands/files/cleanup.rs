@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    for files in args.workspaces.files_of(&stead)? {
+    for files in args.workspaces.files_of(&stead, "cleanup")? {
         args.workspaces.say_which(&files, session);
         clean(&args, &files, session)?;
     }

@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let files = args.workspace.files_at(&args.at, session.stead()?, Some(&args.path))?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, "info", Some(&args.path))?;
     let listed = files.info(args.path.as_str())?;
     if session.wants_json() {
         session.print_json(&json::managed_file(&listed))?;

@@ -62,7 +62,7 @@ impl FilterArgs {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let (filter, page) = (args.filter.filter()?, args.filter.page());
-    let files = args.workspace.files_at(&args.at, session.stead()?, None)?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, "list", None)?;
     let listed = files.list(&filter, page)?;
     table::print(&listed, session)
 }

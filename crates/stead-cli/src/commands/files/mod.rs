@@ -11,6 +11,7 @@ mod tree;
 
 use clap::Subcommand;
 use stead::vfs::ManagedFiles;
+use stead::vfs::managed::with_action;
 use stead::{Stead, VfsError};
 
 use crate::command_error::{CommandError, CommandResult};
@@ -42,7 +43,12 @@ pub(crate) struct WorkspaceArg {
 
 impl WorkspaceArg {
     /// The files of the Workspace. `path` is a path in it, if the command has one.
-    fn files_of(&self, stead: &Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
+    fn files_of(
+        &self,
+        stead: &Stead,
+        action: &'static str,
+        path: Option<&str>,
+    ) -> Result<ManagedFiles, CommandError> {
         let vfs = stead.vfs();
         if self.workspace.as_deref().or(path).is_none() && vfs.managed_workspaces().nth(1).is_some() {
             let prefixes: Vec<_> =
@@ -52,14 +58,23 @@ impl WorkspaceArg {
                 prefixes.join(", ")
             )));
         }
-        Ok(stead.vfs().operation("files").managed(self.workspace.as_deref().or(path))?)
+        Ok(vfs
+            .operation("files")
+            .with_facts(with_action(vfs.facts(), action))
+            .managed(self.workspace.as_deref().or(path))?)
     }
 
     /// The same as they were at `at`, which may be a snapshot or a version of this Workspace alone.
-    fn files_at(&self, at: &AsOfArg, stead: Stead, path: Option<&str>) -> Result<ManagedFiles, CommandError> {
-        let prefix = self.files_of(&stead, path)?.prefix().clone();
+    fn files_at(
+        &self,
+        at: &AsOfArg,
+        stead: Stead,
+        action: &'static str,
+        path: Option<&str>,
+    ) -> Result<ManagedFiles, CommandError> {
+        let prefix = self.files_of(&stead, action, path)?.prefix().clone();
         let stead = at.apply_to(stead, path.unwrap_or(prefix.as_str()))?;
-        self.files_of(&stead, Some(prefix.as_str()))
+        self.files_of(&stead, action, Some(prefix.as_str()))
     }
 }
 
@@ -75,13 +90,12 @@ pub(crate) struct WorkspacesArg {
 
 impl WorkspacesArg {
     /// The files of the Workspaces.
-    fn files_of(&self, stead: &Stead) -> Result<Vec<ManagedFiles>, CommandError> {
+    fn files_of(&self, stead: &Stead, action: &'static str) -> Result<Vec<ManagedFiles>, CommandError> {
         if !self.all {
-            return Ok(vec![self.one.files_of(stead, None)?]);
+            return Ok(vec![self.one.files_of(stead, action, None)?]);
         }
         let prefixes = stead.vfs().managed_workspaces().map(|workspace| workspace.prefix().to_string());
-        let files = prefixes.map(|prefix| Ok(stead.vfs().operation("files").managed(Some(&prefix))?));
-        files.collect()
+        prefixes.map(|prefix| self.one.files_of(stead, action, Some(&prefix))).collect()
     }
 
     /// Says which of several Workspaces the next lines are about.

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let category = args.category.as_deref().map(str::parse).transpose().map_err(invalid)?;
     let stead = session.stead()?;
-    let files = args.workspace.files_of(&stead, Some(&args.path))?;
+    let files = args.workspace.files_of(&stead, "move", Some(&args.path))?;
     let moved =
         files.move_file(args.path.as_str(), MoveTarget { category, name: args.new_name.as_deref() })?;
     if session.wants_json() {

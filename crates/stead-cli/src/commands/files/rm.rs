@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let deleted = args.workspace.files_of(&stead, Some(&args.path))?.delete(args.path.as_str())?;
+    let deleted = args.workspace.files_of(&stead, "delete", Some(&args.path))?.delete(args.path.as_str())?;
     let path = args.path.as_str().into_path().map_err(stead::VfsError::from)?;
     let operation = match &deleted {
         DeletedFile::Deleted(removed) => Some(removed.operation),

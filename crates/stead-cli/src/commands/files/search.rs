@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let search = Some(SearchPattern::new(&args.query));
     let (filter, page) = (FileFilter { search, ..args.filter.filter()? }, args.filter.page());
-    let files = args.workspace.files_at(&args.at, session.stead()?, None)?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, "search", None)?;
     let listed = files.list(&filter, page)?;
     table::print(&listed, session)
 }

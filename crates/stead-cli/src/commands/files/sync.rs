@@ -14,7 +14,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    for files in args.workspaces.files_of(&stead)? {
+    for files in args.workspaces.files_of(&stead, "sync")? {
         args.workspaces.say_which(&files, session);
         sync(&files, session)?;
     }

@@ -34,7 +34,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         return Err(invalid("name at least one tag"));
     }
     let stead = session.stead()?;
-    let tags = args.workspace.files_of(&stead, Some(&args.path))?.tag(args.path.as_str(), mode, &tags)?;
+    let tags =
+        args.workspace.files_of(&stead, "tag", Some(&args.path))?.tag(args.path.as_str(), mode, &tags)?;
     let path = args.path.as_str().into_path().map_err(stead::VfsError::from)?;
     if session.wants_json() {
         session.print_json(&json::managed_change(&path, None, Some(&tags)))?;

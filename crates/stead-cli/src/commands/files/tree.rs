@@ -13,7 +13,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let files = args.workspace.files_at(&args.at, session.stead()?, None)?;
+    let files = args.workspace.files_at(&args.at, session.stead()?, "tree", None)?;
     let tree = files.tree()?;
     if session.wants_json() {
         session.print_json(&json::managed_tree(files.prefix(), &tree))?;

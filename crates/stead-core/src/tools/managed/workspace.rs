@@ -17,6 +17,7 @@ use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Rep
 use crate::vfs::ManagedFiles;
 use crate::vfs::managed::{
     CategoryTree, CleanupOptions, CleanupReport, DeletedFile, FilePage, ListedFile, ListedFiles, MoveTarget,
+    with_action,
 };
 
 /// All actions.
@@ -150,7 +151,8 @@ pub(in crate::tools) static READ_ONLY_TOOL: Tool = Tool {
 
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let workspace = arguments.optional_text("workspace").or_else(|| arguments.optional_text("path"));
-    let files = context.vfs.managed(workspace)?;
+    let facts = with_action(context.vfs.facts(), arguments.text("action"));
+    let files = context.vfs.with_facts(facts).managed(workspace)?;
     let reply = match arguments.text("action") {
         "list" => list_reply(files.list(&filter(arguments)?, page(arguments))?),
         "search" => {
