@@ -593,7 +593,7 @@ fn w64_a_command_without_the_workspace_names_what_to_choose() {
     let host = Host::new();
     let output = host.run(&["files", "list", "--agent", "coder"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("say which `workspace` you mean: `/disk`, `/notes`"), "{error}");
+    assert!(error.contains("choose one with --workspace: `/disk`, `/notes`"), "{error}");
 }
 
 #[test]
