@@ -61,7 +61,10 @@ pub(crate) fn run() -> Result {
         export.arg("--object").arg(program);
     }
     let report = LineCounts::parse(&capture(&mut export)?);
-    tests.and(report.check())
+    match (tests, report.check()) {
+        (Err(tests), Err(lines)) => Err(format!("{tests}\n{lines}").into()),
+        (tests, lines) => tests.and(lines),
+    }
 }
 
 /// `llvm-profdata` and `llvm-cov` of the version that the compiler has.

@@ -1,4 +1,4 @@
-use stead::vfs::{DiffOptions, Difference, LogQuery, PointInTime};
+use stead::vfs::{DiffOptions, Difference, IntoPath, LogQuery, PointInTime, check_exists};
 use stead::{OperationIdPrefix, Snapshot, Stead};
 
 use super::difference::{DiffStyle, print_differences};
@@ -94,7 +94,12 @@ fn version_differences(
             None => baseline(stead, prefix).map(|(point, baseline)| (point, Some(baseline)))?,
         };
         let to = stead.resolve_point(prefix, &args.to)?;
-        Ok((stead.vfs().diff(prefix, from, to, options)?, baseline))
+        let is_up_to_now = matches!(to, PointInTime::Now);
+        let differences = stead.vfs().diff(prefix, from, to, options)?;
+        if differences.is_empty() && is_up_to_now {
+            check_exists(stead.vfs(), &prefix.into_path().map_err(stead::Error::from)?)?;
+        }
+        Ok((differences, baseline))
     })
 }
 

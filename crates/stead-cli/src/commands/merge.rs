@@ -337,6 +337,12 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
         MergeKind::Merge { .. } if !result.conflicts.is_empty() && is_review => session.say(format_args!(
             "There {are} {conflicts}; `stead merge {fork} --take SIDE` resolves them. The rest can be reviewed."
         )),
+        MergeKind::Merge { .. } if !result.conflicts.is_empty() && fork.contains('/') => {
+            session.say(format_args!(
+                "Nothing was changed: {conflicts}. Choose with --take, --content or --leave, or let the fork's owner resolve them after \
+                 `stead update`."
+            ));
+        }
         MergeKind::Merge { .. } if !result.conflicts.is_empty() => session.say(format_args!(
             "Nothing was changed: {conflicts}. Resolve them in the fork after `stead update {fork}`, or choose with --take, \
              --content or --leave."

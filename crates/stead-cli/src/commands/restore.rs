@@ -28,7 +28,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
         let options = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
         let result = stead.vfs().restore(&*args.prefix, point, &options)?;
-        stead.vfs().check_restored(&result, &options)?;
+        result.check_found(stead.vfs(), &options)?;
         Ok::<_, CommandError>(result)
     })?;
     report_revert(&result, Reverted::Paths, args.dry_run, session)

@@ -73,7 +73,7 @@ pub use history::{
     IncompleteUndo, LogAction, LogChange, LogEntry, LogQuery, MergeAction, MergeChange, MergeChoice,
     MergeConflict, MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, OnConflict,
     PathChange, PathConflict, REVIEW_OWNER_PREFIX, RestOfPart, RestoreOptions, RetaggedFile, RevertResult,
-    RulePaths, SideState, UndoOptions, UndoTarget, UnmergedChanges,
+    RulePaths, SideState, UndoOptions, UndoTarget, UnmergedChanges, check_exists,
 };
 pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use managed::ManagedFiles;

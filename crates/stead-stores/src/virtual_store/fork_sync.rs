@@ -12,7 +12,7 @@ use stead_core::{Operation, OperationId, StoreError, StoreResult};
 
 use crate::database::batch::WriteTransaction;
 use crate::database::error::Result;
-use crate::database::maintenance::check_readable;
+use crate::database::maintenance::{check_readable, is_readable};
 use crate::database::{Volume, newest_revision, volume_store_id};
 use crate::virtual_store::VirtualStore;
 use crate::virtual_store::entry_row::EntryRow;
@@ -82,11 +82,15 @@ fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<Loaded
             && let Some(undone_at) = undone_at(conn, target, &merge)?
         {
             match row.get::<_, Option<i64>>(7)? {
-                Some(before) if operation.is_some() => {
-                    undone_merges.push(UndoneMerge { before, taken_in: target_revision, undone_at });
+                Some(before) => {
+                    undone_merges.push(UndoneMerge { number, before, taken_in: target_revision, undone_at });
+                    // If the fork has got nothing with the merge, only later syncs need this one.
+                    if operation.is_none() {
+                        valid.insert(number);
+                        is_valid = false;
+                    }
                 }
-                // The fork has got nothing with it.
-                _ => is_valid = false,
+                None => is_valid = false,
             }
         }
         if is_valid {
@@ -109,15 +113,15 @@ fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<Loaded
         }
     }
     let mut loaded = loaded.ok_or_else(not_a_fork)?;
-    for merge in undone_merges {
-        merge.set_bases(conn, &mut loaded)?;
-    }
+    set_bases_of_undone(conn, &mut loaded, &undone_merges)?;
     loaded.sync = ForkSync { number: newest, marked, merges, ..loaded.sync };
     Ok(loaded)
 }
 
 /// A merge of a fork that was undone in its target, while the fork still has what it took in with the merge.
 struct UndoneMerge {
+    /// The sync that belongs to it.
+    number: i64,
     /// The revision before the merge.
     before: i64,
     /// The revision of the target that the fork has taken in with it.
@@ -126,27 +130,46 @@ struct UndoneMerge {
     undone_at: i64,
 }
 
-impl UndoneMerge {
-    /// Gives the files that the merge has changed the base that they had before it, unless the fork has taken in the undo.
-    fn set_bases(&self, conn: &Connection, loaded: &mut LoadedSync) -> Result<()> {
-        if loaded.sync.target_revision.0 >= self.undone_at {
-            return Ok(());
+/// Gives the files that undone merges have changed the base that they have without these merges, unless the fork has taken in the
+/// undo: what the undo left of them or, if others have changed them between the fork's last sync and the undo, what they were before
+/// the first of these merges.
+fn set_bases_of_undone(conn: &Connection, loaded: &mut LoadedSync, merges: &[UndoneMerge]) -> Result<()> {
+    let (synced, number) = (loaded.sync.target_revision.0, loaded.sync.counting);
+    let counts = |merge: &&UndoneMerge| synced < merge.undone_at && merge.number <= number;
+    let merges: Vec<&UndoneMerge> = merges.iter().filter(counts).collect();
+    let Some(last_undo) = merges.iter().map(|merge| merge.undone_at).max() else { return Ok(()) };
+    let undos = serde_json::to_string(&merges.iter().map(|merge| merge.undone_at).collect::<Vec<_>>());
+    let undos = undos.expect("numbers can be written as JSON");
+    // The mirror of a host directory has the undo with a later revision, of which nothing says whose changes it has.
+    let is_volume = merged_volumes(conn, loaded.target)? == [loaded.target];
+    let knows_undo = is_volume && is_readable(conn, last_undo)?;
+    let mut changed = conn.prepare_cached(
+        "SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3",
+    )?;
+    let mut changed_by_others = conn.prepare_cached(
+        "SELECT 1 FROM node_change WHERE volume = ?1 AND node = ?2 AND revision > ?3 AND revision <= ?4
+           AND revision NOT IN (SELECT value FROM json_each(?5))",
+    )?;
+    let mut bases = BTreeMap::<i64, i64>::new();
+    for merge in merges {
+        let values = [loaded.target, merge.before, merge.taken_in];
+        for node in changed.query_map(values, |row| row.get::<_, i64>(0))? {
+            let base = bases.entry(node?).or_insert(merge.before);
+            *base = merge.before.min(*base);
         }
-        let mut statement = conn.prepare_cached(
-            "SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3",
-        )?;
-        let nodes =
-            statement.query_map([loaded.target, self.before, self.taken_in], |row| row.get::<_, i64>(0))?;
-        for node in nodes {
-            let node = node_id(node?);
-            let before = RevisionNumber(self.before);
-            let base = loaded.sync.behind.entry(node).or_insert(before);
-            *base = before.min(*base);
-            loaded.sync.absent.remove(&node);
-        }
-        loaded.manifest_revision = loaded.manifest_revision.min(self.before);
-        Ok(())
+        loaded.manifest_revision = loaded.manifest_revision.min(merge.before);
     }
+    for (node, before) in bases {
+        let is_left_by_undo = knows_undo
+            && !changed_by_others.exists(params![loaded.target, node, synced, last_undo, undos])?;
+        let base = RevisionNumber(if is_left_by_undo { last_undo } else { before });
+        let node = node_id(node);
+        loaded.sync.absent.remove(&node);
+        let behind = loaded.sync.behind.entry(node).or_insert(base);
+        // What the last sync has left out still has an older base.
+        *behind = base.min(*behind);
+    }
+    Ok(())
 }
 
 /// The revision at which a merge into the target of a fork was undone; `None` if it isn't undone.

@@ -163,3 +163,46 @@ for_each_store! {
         assert_eq!(read(&operator, "/all/sub/t"), "one\n2\n3\n");
     }
 }
+
+#[test]
+fn g23_merges_of_another_agents_fork_that_are_undone_one_after_the_other_leave_it_its_own_changes_alone() {
+    let project = Project::new(TargetStore::Virtual);
+    let coder = forked(&project);
+    let reviewer = project.open("reviewer");
+    write(&coder, "/forks/draft/src/main.rs", "1\ntwo\n3\n4\n5\n6\n7\n");
+    let first = merge_clean(&reviewer, "coder/draft");
+    write(&reviewer, "/project/src/main.rs", "1\ntwo\n3\n4\nfive\n6\n7\n");
+    write(&coder, "/forks/draft/src/main.rs", "1\ntwo\n3\n4\n5\n6\nseven\n");
+    let second = merge_clean(&reviewer, "coder/draft");
+    assert_eq!(read(&coder, "/forks/draft/src/main.rs"), "1\ntwo\n3\n4\nfive\n6\nseven\n");
+    for merged in [second, first] {
+        let operation = stead_core::vfs::UndoTarget::Operation(merged.operation.unwrap());
+        reviewer.vfs().undo(operation, stead_core::vfs::UndoOptions::default()).unwrap();
+    }
+    assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\n2\n3\n4\nfive\n6\n7\n");
+    // What the fork has taken in of the Workspace's own changes isn't brought again by it.
+    write(&reviewer, "/project/src/main.rs", "1\n2\n3\n4\n5\n6\n7\n");
+    merge_clean(&reviewer, "coder/draft");
+    assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\ntwo\n3\n4\n5\n6\nseven\n");
+}
+
+/// Over a Virtual Store only: in a fork of a host directory, what it has not touched is live anyway.
+#[test]
+fn g28_a_fork_that_was_given_away_gets_nothing_of_the_files_of_a_directory_that_it_has_renamed() {
+    let project = Project::with_config(TargetStore::Virtual, GIVEN);
+    let coder = project.open("coder");
+    write(&coder, "/code/d/f", "1\n");
+    coder.fork_to("/code", "given", "stranger").unwrap();
+    let stranger = project.open("stranger");
+    rename(&stranger, "/forks/given/d", "/forks/given/e");
+    write(&coder, "/code/d/f", "CANARY\n");
+    write(&coder, "/code/d/secret", "CANARY\n");
+    merge_clean(&coder, "stranger/given");
+    assert_eq!(read(&coder, "/code/e/f"), "CANARY\n");
+    let stranger = project.open("stranger");
+    assert_eq!(read(&stranger, "/forks/given/e/f"), "1\n");
+    assert!(!exists(&stranger, "/forks/given/e/secret"));
+    write(&stranger, "/forks/given/e/mine", "m\n");
+    merge_clean(&coder, "stranger/given");
+    assert_eq!(read(&coder, "/code/e/f"), "CANARY\n");
+}

@@ -32,6 +32,6 @@ fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Fa
         RestoreOptions { paths: parse_paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
     context.authorize(path, Access::Restore)?;
     let result = context.vfs.restore(path, context.resolve_point(path, snapshot)?, &options)?;
-    context.vfs.check_restored(&result, &options)?;
+    result.check_found(context.vfs, &options)?;
     Ok(revert_reply(&result, ("restore", "Restored"), OnConflict::Refuse))
 }

@@ -17,7 +17,6 @@ use crate::vfs::call::Call;
 use crate::vfs::history::merge::stored_line_authors;
 use crate::vfs::history::restore::check_retained;
 use crate::vfs::history::{StoreGroup, read_content};
-use crate::vfs::resolve::Authorized;
 use crate::vfs::state::state_value;
 use crate::vfs::{IntoPath, PointInTime, Vfs};
 use crate::workspace::Workspace;
@@ -140,7 +139,6 @@ impl Call<'_> {
         let state = self.state_with_history(Access::History).filter(|_| prefix.is_root());
         let mut targets = self.history_targets_and_state(prefix, Access::History, state)?;
         let (from, to) = (self.resolve_point(from)?, self.resolve_point(to)?);
-        let is_up_to_now = matches!(to, PointInTime::Now);
         let mut differences = Vec::new();
         for (workspace, store_path, [from, to]) in targets.take_at([&from, &to])? {
             let failed =
@@ -148,25 +146,8 @@ impl Call<'_> {
             differences
                 .extend(self.diff_workspace(workspace, &store_path, (from, to), options).map_err(failed)?);
         }
-        if differences.is_empty() && is_up_to_now {
-            // What doesn't exist now, and didn't exist then, is probably a typing error.
-            self.check_exists(prefix, Access::History)?;
-        }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(differences)
-    }
-
-    /// Fails if nothing is at a path of a Workspace.
-    pub(super) fn check_exists(&self, path: &VfsPath, access: Access) -> Result<()> {
-        let Authorized::InWorkspace(resolved) = self.route_and_authorize(path, access)? else {
-            return Ok(());
-        };
-        match resolved.store().stat(&resolved.node_path) {
-            Err(cause @ (StoreError::NotFound | StoreError::NotADirectory)) => {
-                Err(resolved.store_error(cause))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Compares what one Workspace shows at and below a path in its Store, without the Workspaces nested in it.

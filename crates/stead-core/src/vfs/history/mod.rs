@@ -18,7 +18,7 @@ pub use merge::{
     MergeConflictKind, MergeHunk, MergeOptions, MergeResult, MergeRule, RestOfPart, RetaggedFile, RulePaths,
     SideState, UnmergedChanges,
 };
-pub use restore::RestoreOptions;
+pub use restore::{RestoreOptions, check_exists};
 pub use undo::{IncompleteUndo, OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
 
 use std::sync::Arc;

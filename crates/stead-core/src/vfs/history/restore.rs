@@ -44,23 +44,25 @@ impl Vfs {
         let point = point.into();
         self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, point, options))
     }
+}
 
-    /// Fails if a restore has found nothing to do because a path of `options` doesn't exist, neither now nor then: probably it is a
-    /// typing error, or a name that leads elsewhere in a managed Workspace.
-    pub fn check_restored(&self, result: &RevertResult, options: &RestoreOptions) -> Result<()> {
-        if !result.changes.is_empty() || !result.conflicts.is_empty() || !result.left_out.is_empty() {
+/// Fails if nothing is at a path, for a comparison or a restore that has found nothing to do there: probably the path is a typing error,
+/// or a name that leads elsewhere in a managed Workspace.
+pub fn check_exists(vfs: &Vfs, path: &VfsPath) -> Result<()> {
+    let Err(missing) = vfs.stat_link(path) else { return Ok(()) };
+    Err(match vfs.stat(path) {
+        Ok(found) => Error::Invalid(format!("`{path}` leads to `{}`; name that path instead", found.path)),
+        Err(_) => missing,
+    })
+}
+
+impl RevertResult {
+    /// Fails like [`check_exists`] if a restore of these paths has found nothing to do.
+    pub fn check_found(&self, vfs: &Vfs, options: &RestoreOptions) -> Result<()> {
+        if !self.changes.is_empty() || !self.conflicts.is_empty() || !self.left_out.is_empty() {
             return Ok(());
         }
-        for path in &options.paths {
-            let Err(missing) = self.stat_link(path) else { continue };
-            return Err(match self.stat(path) {
-                Ok(found) => {
-                    Error::Invalid(format!("`{path}` leads to `{}`; restore that path instead", found.path))
-                }
-                Err(_) => missing,
-            });
-        }
-        Ok(())
+        options.paths.iter().try_for_each(|path| check_exists(vfs, path))
     }
 }
 

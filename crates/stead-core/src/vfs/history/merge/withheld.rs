@@ -96,8 +96,13 @@ impl TargetView<'_> {
     /// Notes what the fork has changed, if that is all that it may get of its target.
     pub(super) fn set_own_changes(&mut self, sides: &ForkSides) {
         if let ReadableTarget::Own(own) = &mut self.readable {
+            // What lies in a directory that was renamed has another path, and is no change.
+            let has = |state: &NodeState| {
+                (state.parent, state.name.clone(), state.kind, state.mode, state.content.clone())
+            };
             let in_fork = |node| sides.in_fork.get(node).and_then(|current| current.state.as_ref());
-            let changed = sides.nodes.iter().filter(|(node, base)| base.as_ref() != in_fork(node));
+            let changed =
+                sides.nodes.iter().filter(|(node, base)| base.as_ref().map(has) != in_fork(node).map(has));
             *own = changed.map(|(node, _)| *node).collect();
         }
     }
