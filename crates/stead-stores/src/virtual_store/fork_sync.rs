@@ -40,14 +40,14 @@ pub(crate) fn insert_first(conn: &Connection, fork: i64, target: i64, revision: 
 }
 
 /// Loads the sync that counts: the newest one whose operation has not been undone, and which was planned while a sync counted that
-/// still does. If a merge was undone since and the fork still has what it took in with it, the files of this merge have the base that
-/// they had before it: the target as it was then.
+/// still does. If a merge was undone since, and the fork still has what it took in with it, the files of this merge have the base that
+/// they have without it.
 pub(crate) fn load(conn: &Connection, fork: i64) -> Result<LoadedSync> {
     load_as_of(conn, fork, None)
 }
 
-/// The same for the sync that counted at a revision of the fork. If a merge was undone since, it doesn't count then either: the target
-/// has what it had before.
+/// The same for the sync that counted at a revision of the fork. A merge that was undone since counts as undone then, too: the target has
+/// what it had before.
 fn load_as_of(conn: &Connection, fork: i64, as_of: Option<i64>) -> Result<LoadedSync> {
     let mut statement = conn.prepare_cached(
         "SELECT number, target, target_revision, operation, merge_operation, based_on, manifest_revision, before_merge
