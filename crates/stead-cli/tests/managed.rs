@@ -64,7 +64,8 @@ impl Host {
 
     fn stdout(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -188,7 +189,7 @@ fn w44a_and_w91_the_commands_list_tag_sync_and_clean_up_the_same_files() {
     assert_eq!(status["at"], cleaned["at"]);
     std::fs::remove_file(host.0.path().join("files").join(path.strip_prefix("/disk/").unwrap())).unwrap();
     let synced: Value = serde_json::from_str(&files(&["sync", "--json"])).unwrap();
-    assert_eq!(synced, json!({ "added": 0, "removed": 1, "resized": 0, "unread": [] }));
+    assert_eq!(synced, json!({ "workspace": "/disk", "added": 0, "removed": 1, "resized": 0, "unread": [] }));
     let missing = host.run(&["files", "info", &path, "--agent", "coder"]);
     assert_eq!(missing.status.code(), Some(1));
 }
@@ -521,7 +522,10 @@ fn w34_to_w39_a_mount_registers_and_does_not_route() {
     for prefix in ["/notes", "/disk"] {
         let synced = host.stdout(&["files", "sync", "--json", "--workspace", prefix, "--agent", "coder"]);
         let synced: Value = serde_json::from_str(&synced).unwrap();
-        assert_eq!(synced, json!({ "added": 0, "removed": 0, "resized": 0, "unread": [] }));
+        assert_eq!(
+            synced,
+            json!({ "workspace": prefix, "added": 0, "removed": 0, "resized": 0, "unread": [] })
+        );
     }
 }
 

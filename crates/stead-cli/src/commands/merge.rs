@@ -145,8 +145,13 @@ impl ChoiceArgs {
             let mut others = rules.to_vec();
             others.remove(index);
             let without = plan(&others)?;
-            let left = |result: &MergeResult| (result.left_out.len(), result.left_out_unseen);
-            if left(&without) == left(&planned) {
+            let outcome = |result: &MergeResult| {
+                let left_out = (result.left_out.len(), result.left_out_unseen);
+                let others = (result.changes.len(), result.retagged.len());
+                (left_out, others, result.conflicts.len(), result.refused.len())
+            };
+            let may_be_hidden = self.leave_hidden && planned.left_out_unseen;
+            if !may_be_hidden && outcome(&without) == outcome(&planned) {
                 let message = format!(
                     "--leave {} matches none of the changes, so nothing was done; globs are relative to the Workspace, and \
                      `--dry-run` lists the changes",
@@ -312,7 +317,7 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
             "Updated the fork {fork}: {changes}. There {are} {conflicts}: files with the lines <<<<<<< target and >>>>>>> fork \
              have to be edited before the fork can be merged; for the others, choose with `stead merge --take`."
         )),
-        MergeKind::Update if result.is_unchanged() && result.operation.is_some() => session.say(
+        MergeKind::Update if result.is_unchanged() && result.decided => session.say(
             "Nothing was changed in the fork; it has taken its own side, so a merge makes it that of the Workspace.",
         ),
         MergeKind::Update if result.is_unchanged() => session.say("Nothing to do: the fork has everything already."),

@@ -80,6 +80,7 @@ pub(crate) struct ManagedTree<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ManagedSync<'a> {
+    workspace: &'a str,
     added: u64,
     removed: u64,
     resized: u64,
@@ -91,6 +92,7 @@ pub(crate) struct ManagedSync<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Cleanup<'a> {
+    workspace: &'a str,
     /// When it began.
     at: &'a str,
     /// Whether it only says what would be removed.
@@ -182,26 +184,32 @@ pub(crate) fn managed_tree(workspace: &VfsPath, tree: &[CategoryTree]) -> Value 
 }
 
 /// What sync changed.
-pub(crate) fn managed_sync(report: &SyncReport) -> Value {
-    let RepairCounts { added, removed, resized } = report.counts;
-    to_value(&ManagedSync { added, removed, resized, unread: unread(&report.unreadable) })
+pub(crate) fn managed_sync(workspace: &VfsPath, report: &SyncReport) -> Value {
+    let (RepairCounts { added, removed, resized }, workspace) = (report.counts, workspace.as_str());
+    to_value(&ManagedSync { workspace, added, removed, resized, unread: unread(&report.unreadable) })
 }
 
 /// What a cleanup did, or would do.
-pub(crate) fn cleanup(report: &CleanupReport, dry_run: bool) -> Value {
+pub(crate) fn cleanup(workspace: &VfsPath, report: &CleanupReport, dry_run: bool) -> Value {
     let paths = report.paths.iter().map(VfsPath::as_str).collect();
-    to_value(&cleanup_document(&report.run, dry_run, paths))
+    to_value(&cleanup_document(workspace, &report.run, dry_run, paths))
 }
 
 /// How the last cleanup went; null if there was none.
-pub(crate) fn cleanup_status(run: Option<&CleanupRun>) -> Value {
+pub(crate) fn cleanup_status(workspace: &VfsPath, run: Option<&CleanupRun>) -> Value {
     run.map_or(Value::Null, |run| {
-        to_value(&cleanup_document(run, false, run.paths.iter().map(String::as_str).collect()))
+        to_value(&cleanup_document(workspace, run, false, run.paths.iter().map(String::as_str).collect()))
     })
 }
 
-fn cleanup_document<'a>(run: &'a CleanupRun, dry_run: bool, paths: Vec<&'a str>) -> Cleanup<'a> {
+fn cleanup_document<'a>(
+    workspace: &'a VfsPath,
+    run: &'a CleanupRun,
+    dry_run: bool,
+    paths: Vec<&'a str>,
+) -> Cleanup<'a> {
     Cleanup {
+        workspace: workspace.as_str(),
         at: &run.at,
         dry_run,
         removed: run.removed,

@@ -211,6 +211,15 @@ fn w44a_and_w78_sync_and_cleanup_go_through_all_workspaces_when_asked_to() {
         "{text}"
     );
     host.age(&["temp/b", "temp/new"]);
+    // Of another agent's Workspaces, one may only be read. It is synced, and left out of the cleanup.
+    let reader = CONFIG.replace("coder", "reader").replacen("scope = \"rw\"", "scope = \"ro\"", 1);
+    let agents = reader.split_once("[agents.reader]").unwrap().1;
+    std::fs::write(host.0.path().join("stead.toml"), format!("{CONFIG}[agents.reader]{agents}")).unwrap();
+    let documents = host.stdout(&["files", "cleanup", "--all", "-n", "--json", "--agent", "reader"]);
+    let documents: Vec<Value> = documents.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(documents.len(), 1);
+    assert_eq!((&documents[0]["workspace"], &documents[0]["removed"]), (&json!("/disk"), &json!(2)));
+    assert_eq!(host.stdout(&["files", "sync", "--all", "--json", "--agent", "reader"]).lines().count(), 2);
     assert_eq!(
         host.stdout(&["files", "cleanup", "--all", "--agent", "coder"]),
         "/disk/temp/b\n/disk/temp/new\n/notes/temp/a\n"

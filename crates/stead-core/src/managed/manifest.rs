@@ -241,14 +241,14 @@ impl CleanupRun {
         }
     }
 
-    /// The run as it is told to somebody who may not know of some of its files: if such a file is among those that the run names,
-    /// the others of them are all that is told.
+    /// The run as it is told to somebody who may not know of some of its files: of those that the run names, the visible ones are all
+    /// that is told. `sees_all` says that there can't be such files, unless the run names one.
     #[must_use]
-    pub fn visible_part(mut self, is_visible: &dyn Fn(&str) -> bool) -> Self {
+    pub fn visible_part(mut self, is_visible: &dyn Fn(&str) -> bool, sees_all: bool) -> Self {
         let sizes = self.path_bytes.iter().copied().chain(std::iter::repeat(0));
         let (visible, hidden): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.paths).into_iter().zip(sizes).partition(|(path, _)| is_visible(path));
-        let is_partial = !hidden.is_empty();
+        let is_partial = !sees_all || !hidden.is_empty();
         (self.paths, self.path_bytes) = visible.into_iter().unzip();
         if is_partial {
             self.removed = self.paths.len() as u64;
@@ -257,6 +257,7 @@ impl CleanupRun {
             // Their texts name paths.
             (self.errors, self.unread) = (Vec::new(), Vec::new());
             (self.stale, self.synced) = (0, RepairCounts::default());
+            self.last_removal = None;
         }
         self
     }

@@ -166,6 +166,8 @@ pub struct NewForkSync {
     pub target_revision: RevisionNumber,
     /// The revision up to which the rows of the target's manifest are in that of the fork; `None` if there are none.
     pub manifest_revision: Option<RevisionNumber>,
+    /// Whether none of these rows came since the sync that this one is based on.
+    pub keeps_manifest: bool,
     /// The merge whose result the fork takes in, if it is one.
     pub merge: Option<OperationId>,
     /// As in [`ForkSync`].

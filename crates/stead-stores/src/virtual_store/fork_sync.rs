@@ -1,6 +1,6 @@
 //! Which changes of its target a fork has taken in, and what the fork and its target have changed since.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -146,10 +146,17 @@ fn set_bases_of_undone(conn: &Connection, loaded: &mut LoadedSync, merges: &[Und
     let mut changed = conn.prepare_cached(
         "SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3",
     )?;
-    let mut changed_by_others = conn.prepare_cached(
-        "SELECT 1 FROM node_change WHERE volume = ?1 AND node = ?2 AND revision > ?3 AND revision <= ?4
-           AND revision NOT IN (SELECT value FROM json_each(?5))",
-    )?;
+    let mut changed_by_others = HashSet::<i64>::new();
+    if knows_undo {
+        let mut statement = conn.prepare_cached(
+            "SELECT DISTINCT node FROM node_change WHERE volume = ?1 AND revision > ?2 AND revision <= ?3
+               AND revision NOT IN (SELECT value FROM json_each(?4))",
+        )?;
+        let values = params![loaded.target, synced, last_undo, undos];
+        for node in statement.query_map(values, |row| row.get(0))? {
+            changed_by_others.insert(node?);
+        }
+    }
     let mut bases = BTreeMap::<i64, i64>::new();
     for merge in merges {
         let values = [loaded.target, merge.before, merge.taken_in];
@@ -160,8 +167,7 @@ fn set_bases_of_undone(conn: &Connection, loaded: &mut LoadedSync, merges: &[Und
         loaded.manifest_revision = loaded.manifest_revision.min(merge.before);
     }
     for (node, before) in bases {
-        let is_left_by_undo = knows_undo
-            && !changed_by_others.exists(params![loaded.target, node, synced, last_undo, undos])?;
+        let is_left_by_undo = knows_undo && !changed_by_others.contains(&node);
         let base = RevisionNumber(if is_left_by_undo { last_undo } else { before });
         let node = node_id(node);
         loaded.sync.absent.remove(&node);
@@ -180,7 +186,11 @@ fn undone_at(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<Option<
             continue;
         }
         let mut statement = conn.prepare_cached(
-            "SELECT u.undone_by, min(r.id) FROM undone u LEFT JOIN revision r ON r.operation = u.undone_by
+            // An undo makes a revision in each Store. If it had nothing to change in this one, the others tell when it was.
+            "SELECT u.undone_by, coalesce(max(r.id) FILTER (WHERE
+                 EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)
+                 OR EXISTS (SELECT 1 FROM ledger_event e WHERE e.volume = ?1 AND e.revision = r.id)), max(r.id))
+             FROM undone u LEFT JOIN revision r ON r.operation = u.undone_by
              WHERE u.volume = ?1 AND u.operation = ?2 GROUP BY u.undone_by",
         )?;
         let mut rows = statement.query(params![volume, merge])?;
@@ -339,6 +349,13 @@ impl WriteTransaction<'_> {
         let number = number + 1;
         // An operation that changed nothing in the fork can't be undone there.
         let operation = has_revision.then(|| operation.id.as_bytes().to_vec());
+        let target_manifest = match new.keeps_manifest {
+            true => self
+                .conn
+                .prepare_cached("SELECT manifest_revision FROM fork_sync WHERE volume = ?1 AND number = ?2")?
+                .query_row([fork, new.based_on], |row| row.get(0))?,
+            false => new.manifest_revision.unwrap_or(new.target_revision).0,
+        };
         let before_merge = match &new.merge {
             Some(merge) => revision_before(self.conn, target, merge.as_bytes())?,
             None => None,
@@ -355,7 +372,7 @@ impl WriteTransaction<'_> {
                 new.based_on,
                 target,
                 new.target_revision.0,
-                new.manifest_revision.unwrap_or(new.target_revision).0,
+                target_manifest,
                 operation,
                 new.merge.map(|merge| merge.as_bytes().to_vec()),
                 before_merge
@@ -450,6 +467,7 @@ impl WriteTransaction<'_> {
             based_on: counting,
             target_revision,
             manifest_revision: Some(RevisionNumber(manifest_revision)),
+            keeps_manifest: false,
             merge: None,
             behind,
             absent,

@@ -95,6 +95,15 @@ fn w40_and_w90_files_that_were_gone_for_a_while_get_their_rows_back() {
     assert_eq!(after, before);
     let pinned = FileFilter { tags: Tags::parse(["pin"]).unwrap(), ..FileFilter::default() };
     assert_eq!(listed_with(&host.files(), &pinned).len(), 2);
+    // What Stead has written in its place is another file, and so is what comes there after that one has gone elsewhere.
+    let on_disk = host.on_disk(&format!("code/{DAY}/a.py"));
+    std::fs::remove_file(&on_disk).unwrap();
+    assert_eq!(host.files().sync().unwrap().counts, counts(0, 1, 0));
+    vfs.write(&path, "other").unwrap();
+    vfs.rename(&path, "/notes/code/b.py", stead_core::vfs::Overwrite::Refuse).unwrap();
+    std::fs::write(&on_disk, "third").unwrap();
+    assert_eq!(host.files().sync().unwrap().counts, counts(1, 0, 0));
+    assert!(host.files().info(&path).unwrap().file.tags.is_empty());
     // What Stead has removed is another file when it comes back.
     vfs.remove_file(&gone, stead_core::vfs::RemoveOptions::default()).unwrap();
     std::fs::write(host.on_disk(&format!("code/{DAY}/gone.py")), "x").unwrap();

@@ -463,6 +463,23 @@ fn w90_a_file_that_the_fork_has_pinned_is_not_lost_because_the_target_has_remove
 }
 
 #[test]
+fn w74_a_fork_that_was_given_away_gets_no_tags_of_files_that_it_has_not_changed() {
+    let stranger = "[stores.other]\nkind = \"memory\"\n[[agents.b.workspaces]]\nprefix = \"/own\"\nscope = \"rw\"\nstore = \"other\"\n";
+    Host::each(&[AGENT, stranger].concat(), |host| {
+        let stead = host.open("a");
+        let (plan, mine) = (write(&stead, "/w/plan.md", "1"), write(&stead, "/w/mine.md", "1"));
+        stead.fork_to("/w", "draft", "b").unwrap();
+        let stranger = host.open("b");
+        assert_eq!(tagged(&stranger, "/forks/draft"), ["mine.md ", "plan.md "]);
+        stranger.vfs().write(&*forked(&mine), "2").unwrap();
+        tag(&stead, "/w", &plan, TagMode::Add, "confidential");
+        assert!(stead.merge_fork("b/draft", &MergeOptions::default()).unwrap().done);
+        assert_eq!(tagged(&stead, "/w"), ["mine.md ", "plan.md confidential"]);
+        assert_eq!(tagged(&host.open("b"), "/forks/draft"), ["mine.md ", "plan.md "]);
+    });
+}
+
+#[test]
 fn w74_and_w90_a_merge_of_tags_alone_says_so() {
     Host::each(AGENT, |host| {
         let stead = host.open("a");

@@ -159,6 +159,9 @@ fn w78_and_w91_a_cleanup_neither_removes_nor_names_what_lies_behind_a_nested_wor
             assert_eq!((status.removed, status.bytes), (0, 0), "{scope}");
             assert!(!format!("{status:?}").contains("CANARY"), "{scope}");
             assert_eq!(files(&whole, "/w").last_cleanup().unwrap().unwrap(), run);
+            files(&whole, "/w").cleanup(&CleanupOptions::default()).unwrap();
+            let status = files(&part, "/w").last_cleanup().unwrap().unwrap();
+            assert!(status.removed == 0 && status.last_removal.is_none(), "{scope}: {status:?}");
         });
     }
 }

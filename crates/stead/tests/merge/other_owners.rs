@@ -157,6 +157,7 @@ for_each_store! {
         let before = (files(&coder, "/forks/draft"), files(&operator, "/all"));
         let refused = operator.merge_fork("coder/draft", &MergeOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("was moved since the fork `draft` was made"), "{refused}");
+        assert!(refused.contains("`/all`") && !refused.contains("/code"), "{refused}");
         assert_eq!((files(&coder, "/forks/draft"), files(&operator, "/all")), before);
         rename(&operator, "/all/moved", "/all/sub");
         merge_clean(&operator, "coder/draft");
@@ -205,4 +206,59 @@ fn g28_a_fork_that_was_given_away_gets_nothing_of_the_files_of_a_directory_that_
     write(&stranger, "/forks/given/e/mine", "m\n");
     merge_clean(&coder, "stranger/given");
     assert_eq!(read(&coder, "/code/e/f"), "CANARY\n");
+}
+
+/// A Workspace with another one nested in it, each on a Store of its own, for two agents.
+const NESTED: &str = r#"
+    [stores.code]
+    kind = "virtual"
+    [stores.lib]
+    kind = "virtual"
+    namespace = ["lib"]
+    [[agents.coder.workspaces]]
+    prefix = "/code"
+    scope = "rw"
+    store = "code"
+    [[agents.coder.workspaces]]
+    prefix = "/code/lib"
+    scope = "rw"
+    store = "lib"
+    [[agents.reviewer.workspaces]]
+    prefix = "/code"
+    scope = "rw"
+    store = "code"
+    [[agents.reviewer.workspaces]]
+    prefix = "/code/lib"
+    scope = "rw"
+    store = "lib"
+"#;
+
+// One undo makes a revision in each Store.
+#[test]
+fn g23_after_the_undo_of_a_merge_over_several_stores_each_part_has_changed_what_it_had_changed() {
+    let project = Project::with_config(TargetStore::Virtual, NESTED);
+    let coder = project.open("coder");
+    let paths = ["t", "lib/u"];
+    paths.iter().for_each(|path| write(&coder, &format!("/code/{path}"), "1\n2\n3\n4\n5\n6\n7\n"));
+    let coder = coder.fork("/code", "draft").unwrap();
+    let reviewer = project.open("reviewer");
+    for path in paths {
+        write(&coder, &format!("/forks/draft/{path}"), "one\n2\n3\n4\n5\n6\n7\n");
+        write(&reviewer, &format!("/code/{path}"), "1\n2\n3\n4\n5\n6\nseven\n");
+    }
+    for _ in 0..2 {
+        assert_eq!(merge_clean(&reviewer, "coder/draft").changes.len(), 2);
+        let last = stead_core::vfs::UndoTarget::Last(1);
+        reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
+        let differences = reviewer.diff_fork("coder/draft", stead::vfs::DiffOptions::default()).unwrap();
+        let changed: Vec<String> = differences.iter().map(|found| found.path.to_string()).collect();
+        assert_eq!(changed, ["/code/lib/u", "/code/t"]);
+    }
+    // The owner's update takes nothing of its work away.
+    let coder = project.open("coder");
+    assert!(update(&coder, "draft").done);
+    merge_clean(&coder, "draft");
+    for path in paths {
+        assert_eq!(read(&coder, &format!("/code/{path}")), "one\n2\n3\n4\n5\n6\nseven\n");
+    }
 }

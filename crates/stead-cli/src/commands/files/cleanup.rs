@@ -1,10 +1,11 @@
+use stead::Access;
 use stead::managed::CleanupRun;
 use stead::name::escape_name;
 use stead::vfs::ManagedFiles;
 use stead::vfs::managed::CleanupOptions;
 
 use super::WorkspacesArg;
-use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::Session;
 use crate::{human, json};
 
@@ -12,7 +13,7 @@ use crate::{human, json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only list what would be removed
-    #[arg(long)]
+    #[arg(short = 'n', long)]
     dry_run: bool,
     /// Only show how the last cleanup went
     #[arg(long, conflicts_with = "dry_run")]
@@ -22,19 +23,15 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead()?;
-    for files in args.workspaces.files_of(&stead, "cleanup")? {
-        args.workspaces.say_which(&files, session);
-        clean(&args, &files, session)?;
-    }
-    Ok(Exit::OK)
+    let access = if args.status { Access::Read } else { Access::Write };
+    args.workspaces.each(("cleanup", access), session, |files, session| clean(&args, files, session))
 }
 
 fn clean(args: &Args, files: &ManagedFiles, session: &mut Session) -> Result<(), CommandError> {
     if args.status {
         let last = files.last_cleanup()?;
         if session.wants_json() {
-            return session.print_json(&json::cleanup_status(last.as_ref()));
+            return session.print_json(&json::cleanup_status(files.prefix(), last.as_ref()));
         }
         let Some(run) = last else {
             session.say("There was no cleanup yet.");
@@ -72,7 +69,7 @@ fn clean(args: &Args, files: &ManagedFiles, session: &mut Session) -> Result<(),
     let options = CleanupOptions { dry_run: args.dry_run };
     let report = files.cleanup(&options)?;
     if session.wants_json() {
-        return session.print_json(&json::cleanup(&report, args.dry_run));
+        return session.print_json(&json::cleanup(files.prefix(), &report, args.dry_run));
     }
     for path in &report.paths {
         session.print_line(escape_name(path.as_str().as_bytes()))?;

@@ -12,9 +12,9 @@ mod tree;
 use clap::Subcommand;
 use stead::vfs::ManagedFiles;
 use stead::vfs::managed::with_action;
-use stead::{Stead, VfsError};
+use stead::{Access, Stead, VfsError};
 
-use crate::command_error::{CommandError, CommandResult};
+use crate::command_error::{CommandError, CommandResult, Exit};
 use crate::session::{AsOfArg, Session};
 
 /// List, find, tag, move and remove the files of managed Workspaces
@@ -90,19 +90,45 @@ pub(crate) struct WorkspacesArg {
 
 impl WorkspacesArg {
     /// The files of the Workspaces.
-    fn files_of(&self, stead: &Stead, action: &'static str) -> Result<Vec<ManagedFiles>, CommandError> {
+    fn files_of(
+        &self,
+        stead: &Stead,
+        action: &'static str,
+        access: Access,
+    ) -> Result<Vec<ManagedFiles>, CommandError> {
         if !self.all {
             return Ok(vec![self.one.files_of(stead, action, None)?]);
         }
-        let prefixes = stead.vfs().managed_workspaces().map(|workspace| workspace.prefix().to_string());
+        let usable = stead.vfs().managed_workspaces().filter(|workspace| workspace.scope().allows(access));
+        let prefixes = usable.map(|workspace| workspace.prefix().to_string());
         prefixes.map(|prefix| self.one.files_of(stead, action, Some(&prefix))).collect()
     }
 
-    /// Says which of several Workspaces the next lines are about.
-    fn say_which(&self, files: &ManagedFiles, session: &mut Session) {
-        if self.all && !session.wants_json() {
-            session.say(format_args!("{}:", files.prefix()));
+    /// Works on the files of each Workspace that allows this access. With several, one that fails doesn't stop the others; the
+    /// last error is returned.
+    fn each(
+        &self,
+        (action, access): (&'static str, Access),
+        session: &mut Session,
+        work: impl Fn(&ManagedFiles, &mut Session) -> Result<(), CommandError>,
+    ) -> CommandResult {
+        let stead = session.stead()?;
+        let mut failed = None;
+        for files in self.files_of(&stead, action, access)? {
+            if self.all && !session.wants_json() {
+                session.say(format_args!("{}:", files.prefix()));
+            }
+            match work(&files, session) {
+                Err(CommandError::ReaderGone) => return Err(CommandError::ReaderGone),
+                Err(error) => {
+                    if let Some(earlier) = failed.replace(error) {
+                        session.warn(earlier.message());
+                    }
+                }
+                Ok(()) => {}
+            }
         }
+        failed.map_or(Ok(Exit::OK), Err)
     }
 }
 

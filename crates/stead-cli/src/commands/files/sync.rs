@@ -1,7 +1,8 @@
+use stead::Access;
 use stead::vfs::ManagedFiles;
 
 use super::WorkspacesArg;
-use crate::command_error::{CommandError, CommandResult, Exit};
+use crate::command_error::{CommandError, CommandResult};
 use crate::session::Session;
 use crate::{human, json};
 
@@ -13,18 +14,13 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
-    let stead = session.stead()?;
-    for files in args.workspaces.files_of(&stead, "sync")? {
-        args.workspaces.say_which(&files, session);
-        sync(&files, session)?;
-    }
-    Ok(Exit::OK)
+    args.workspaces.each(("sync", Access::Read), session, sync)
 }
 
 fn sync(files: &ManagedFiles, session: &mut Session) -> Result<(), CommandError> {
     let report = files.sync()?;
     if session.wants_json() {
-        return session.print_json(&json::managed_sync(&report));
+        return session.print_json(&json::managed_sync(files.prefix(), &report));
     }
     session.warn_unreadable(&report.unreadable);
     let counts = report.counts;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
-use crate::managed::{CleanupRun, FileFilter, ManagedFile, Manifest};
+use crate::managed::{Category, CleanupRun, FileFilter, ManagedFile, Manifest};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{NodeKind, StoreError};
@@ -12,6 +12,7 @@ use crate::vfs::call::Call;
 use crate::vfs::list::Unreadable;
 use crate::vfs::managed::{ManagedFiles, OpenManifest, has_other_programs, is_no_file};
 use crate::vfs::resolve::ResolvedPath;
+use crate::workspace::Workspace;
 
 /// Up to which number managed files are counted.
 const MAX_COUNTED: u64 = 10_000;
@@ -208,7 +209,14 @@ impl ManagedFiles {
                 return Ok(None);
             };
             let run = manifest.last_cleanup(root.root()).map_err(|cause| root.store_error(cause))?;
-            Ok(run.map(|run| run.visible_part(&|path| self.is_visible(path))))
+            // Another Workspace of the caller may stand in front of the directory of a category, or of a part of it.
+            let is_in_front = |nested: &Workspace| {
+                nested.prefix().strip_prefix(&self.prefix).is_some_and(|path| {
+                    path.split('/').next().is_some_and(|first| first.parse::<Category>().is_ok())
+                })
+            };
+            let sees_all = !call.shared().router.nested(&self.prefix).any(is_in_front);
+            Ok(run.map(|run| run.visible_part(&|path| self.is_visible(path), sees_all)))
         })
     }
 

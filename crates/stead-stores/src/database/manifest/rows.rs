@@ -249,6 +249,9 @@ impl ManifestChange<'_> {
                     session_key(&self.operation.identity),
                     since
                 ])?;
+            // This is another file than one that was here before.
+            conn.prepare_cached("DELETE FROM workspace_file_missing WHERE workspace = ?1 AND path = ?2")?
+                .execute([&*root.workspace, relative_path])?;
             Ok(inserted > 0)
         };
         let is_returning = match changed.earlier.row_of(conn, &root.workspace, relative_path)? {
@@ -574,6 +577,7 @@ fn remove_all(conn: &Connection, workspace: &str, since: i64) -> Result<bool> {
     .execute(params![workspace, since])?;
     let removed =
         conn.prepare_cached("DELETE FROM workspace_files WHERE workspace = ?1")?.execute([workspace])?;
+    conn.prepare_cached("DELETE FROM workspace_file_missing WHERE workspace = ?1")?.execute([workspace])?;
     Ok(removed > 0)
 }
 

@@ -109,7 +109,7 @@ impl Call<'_> {
             self.fork_sides(fork, SidesQuery::SinceSync, &BTreeSet::new(), progress).map_err(failed)?;
         progress.expect(sides.nodes.len() * UNITS_PER_NODE);
         check_target(&sides, target).map_err(failed)?;
-        check_not_moved(fork, &sides, target)?;
+        check_not_moved(prefix, fork, &sides, target)?;
         let withheld = self.withhold_from_merge(&mut sides, group);
         let row_edits = RowEdits::plan(fork, Direction::IntoTarget).map_err(failed)?;
         let has_to_compare = options.with_contents || options.fork_state.is_some();
@@ -296,7 +296,7 @@ impl Call<'_> {
             };
             let mut planned = self.plan_sides(&sides, &planner).map_err(failed)?;
             let given = std::mem::take(&mut planned.given);
-            let mut result = MergeResult { given, ..MergeResult::default() };
+            let mut result = MergeResult { given, decided: planned.has_decided, ..MergeResult::default() };
             for conflict in &planned.reported {
                 let described = self.describe_conflict(&group, conflict, Direction::IntoFork, options);
                 result.conflicts.push(described.map_err(failed)?);
@@ -541,7 +541,11 @@ impl Call<'_> {
             let mut sync =
                 new_sync(&sides, &planned, &steps, target_revision, operation, left_out, &withheld);
             sync.after = since_sync.number;
-            let row_edits = RowEdits::plan(fork, Direction::IntoFork)?.without(&withheld.paths);
+            sync.keeps_manifest = view.is_own_only();
+            let row_edits = match view.is_own_only() {
+                true => RowEdits::default(),
+                false => RowEdits::plan(fork, Direction::IntoFork)?.without(&withheld.paths),
+            };
             let row_edits = row_edits.giving_up(fork, &merge.dropped_tags);
             match self.apply_to_fork(store, steps, sides, sync, row_edits, progress) {
                 Err(cause) if is_race(&cause) => {}
@@ -818,6 +822,7 @@ fn new_sync(
         based_on,
         target_revision,
         manifest_revision: None,
+        keeps_manifest: false,
         merge,
         behind,
         absent,
@@ -831,7 +836,12 @@ fn revert_plan(targets: BTreeMap<NodeId, crate::history::PlannedNode>) -> Revert
 }
 
 /// Fails if the directory that a fork shows was moved in the target since: the fork would lose what it shows.
-fn check_not_moved(fork: ForkHandle<'_>, sides: &ForkSides, target: &dyn Store) -> Result<()> {
+fn check_not_moved(
+    prefix: &VfsPath,
+    fork: ForkHandle<'_>,
+    sides: &ForkSides,
+    target: &dyn Store,
+) -> Result<()> {
     let top = StorePath::from_checked(&fork.fork.path.as_str()[1..]);
     if top.is_empty() {
         return Ok(());
@@ -849,15 +859,15 @@ fn check_not_moved(fork: ForkHandle<'_>, sides: &ForkSides, target: &dyn Store) 
     if !is_elsewhere && is_there() {
         return Ok(());
     }
-    Err(moved_since(fork.fork))
+    Err(moved_since(prefix, fork.fork))
 }
 
 /// The error that a fork can't be merged or updated because the directory that it was made from is at another path.
-pub(super) fn moved_since(fork: &Fork) -> Error {
+pub(super) fn moved_since(prefix: &VfsPath, fork: &Fork) -> Error {
     Error::Invalid(format!(
-        "the directory of `{}` was moved since the fork `{}` was made, so the fork can't be merged or updated; copy what you \
+        "the directory of `{prefix}` was moved since the fork `{}` was made, so the fork can't be merged or updated; copy what you \
          need from it",
-        fork.base_prefix, fork.name
+        fork.name
     ))
 }
 

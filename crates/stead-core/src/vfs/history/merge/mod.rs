@@ -139,6 +139,8 @@ pub struct MergeResult {
     pub given: BTreeSet<String>,
     /// The changes of the fork that the merge was planned with, if [`MergeOptions::with_contents`] asks for them.
     pub fork_state: Option<ForkState>,
+    /// Whether rules decided something, so that a sync was made although nothing may have changed.
+    pub decided: bool,
     /// Whether rules made the fork give up its side of something, so that it changed although the target may not have.
     pub fork_gave_up: bool,
     /// Whether the changes were made.
@@ -160,6 +162,7 @@ impl MergeResult {
         self.left_out_unseen |= part.left_out_unseen;
         self.given.extend(part.given);
         self.fork_gave_up |= part.fork_gave_up;
+        self.decided |= part.decided;
         self.merged.extend(part.merged);
         self.changes.sort_by(|one, other| one.path.cmp(&other.path));
         self.conflicts.sort_by(|one, other| one.path.cmp(&other.path));

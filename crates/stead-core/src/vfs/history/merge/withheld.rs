@@ -93,6 +93,11 @@ enum ReadableTarget<'a> {
 }
 
 impl TargetView<'_> {
+    /// Whether the fork may get nothing of its target but what it has changed itself.
+    pub(super) fn is_own_only(&self) -> bool {
+        matches!(self.readable, ReadableTarget::Own(_))
+    }
+
     /// Notes what the fork has changed, if that is all that it may get of its target.
     pub(super) fn set_own_changes(&mut self, sides: &ForkSides) {
         if let ReadableTarget::Own(own) = &mut self.readable {
@@ -150,7 +155,7 @@ impl<'c> Call<'c> {
                 *workspace.prefix() == fork.fork.base_prefix && workspace.mount().store().id() == target
             };
             if self.vfs.workspaces().any(is_base) {
-                return Err(moved_since(fork.fork));
+                return Err(moved_since(&fork.fork.base_prefix, fork.fork));
             }
             return Err(Error::Invalid(format!(
                 "the fork `{}` was made from `{}`; to update it you need a Workspace there that you can read",
