@@ -9,7 +9,7 @@ use crate::{cuts, image_check, is_long_run};
 /// How many random power cuts are tried before a sync counts as needless.
 const SEEDS: u64 = 600;
 /// How many recordings without a sync are checked before it counts as needless.
-const RECORDINGS: usize = 4;
+const RECORDINGS: usize = 12;
 /// How many syncs are left out in a short run.
 const SAMPLE: usize = 10;
 
