@@ -15,7 +15,7 @@ use crate::vfs::history::execute::{RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::undo::{OnConflict, PathConflict, RevertResult, UndoOptions};
 use crate::vfs::history::{StoreGroup, not_in_history};
 use crate::vfs::write::same_store;
-use crate::vfs::{IntoPath, PointInTime, Vfs};
+use crate::vfs::{IntoPath, LogQuery, PointInTime, Vfs};
 use crate::workspace::Workspace;
 
 /// What a restore covers.
@@ -46,10 +46,14 @@ impl Vfs {
     }
 }
 
-/// Fails if nothing is at a path, for a comparison or a restore that has found nothing to do there: probably the path is a typing error,
-/// or a name that leads elsewhere in a managed Workspace.
+/// Fails if nothing is at a path and its history knows of nothing there, for a comparison or a restore that has found nothing to do:
+/// probably the path is a typing error, or a name that leads elsewhere in a managed Workspace.
 pub fn check_exists(vfs: &Vfs, path: &VfsPath) -> Result<()> {
     let Err(missing) = vfs.stat_link(path) else { return Ok(()) };
+    let query = LogQuery { path: Some(path.clone()), limit: 1, ..LogQuery::default() };
+    if vfs.log(&query).is_ok_and(|entries| !entries.is_empty()) {
+        return Ok(());
+    }
     Err(match vfs.stat(path) {
         Ok(found) => Error::Invalid(format!("`{path}` leads to `{}`; name that path instead", found.path)),
         Err(_) => missing,
