@@ -66,6 +66,17 @@ impl AuditFacts {
         Ok(self)
     }
 
+    /// Adds a fact of Stead's own, unless the facts that the caller gave leave no room for it.
+    ///
+    /// # Panics
+    ///
+    /// If the name isn't valid.
+    #[must_use]
+    pub fn with_if_room(self, name: &'static str, value: impl Into<FactValue>) -> Self {
+        let name = FactName::new(name).expect("a valid name");
+        self.clone().with(name, value).unwrap_or(self)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

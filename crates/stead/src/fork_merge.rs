@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkPart, Store, StoreError, StoreId, StorePath};
 use stead_core::vfs::{DiffOptions, Difference, MergeOptions, MergeResult};
-use stead_core::{Access, FactName, VfsPath, Workspace};
+use stead_core::{Access, VfsPath, Workspace};
 use stead_stores::{Database, ForkRecord, OverlayStore};
 
 use crate::error::{Error, Result};
@@ -146,10 +146,7 @@ impl Stead {
 
     /// This stead for a call about a fork: its audit records have the fork's name.
     pub(crate) fn with_fork_fact(&self, fork: &str) -> Stead {
-        let name = FactName::new("fork").expect("a valid name");
-        // Facts that the caller gave may leave no room.
-        let facts = self.vfs.facts().clone().with(name, fork);
-        facts.map_or_else(|_| self.clone(), |facts| self.with_facts(facts))
+        self.with_facts(self.vfs.facts().clone().with_if_room("fork", fork))
     }
 
     /// The forks of other agents that this one may merge: those of what its READ_WRITE Workspaces show, sorted by owner and

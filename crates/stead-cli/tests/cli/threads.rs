@@ -56,6 +56,12 @@ fn hybrid(keys: &str) -> TestDir {
     dir
 }
 
+/// The names in a tar archive, in their order.
+fn names_in(archive: &[u8]) -> Vec<String> {
+    let mut archive = tar::Archive::new(archive);
+    archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect()
+}
+
 /// Runs a command that has to succeed, and returns what it prints.
 fn ok(dir: &TestDir, args: &[&str]) -> String {
     let output = dir.stead(args.iter().copied());
@@ -276,12 +282,8 @@ fn s12_an_archive_has_the_files_of_a_thread_and_can_be_imported() {
     assert!(dir.run(["threads", "archive", "old", "old.zip"]).contains("has to end in .tar"));
     let streamed = dir.stead(["threads", "archive", "old", "-"]).stdout;
     let archive = std::fs::read(dir.path("old.tar")).unwrap();
-    let names = |bytes: &[u8]| -> Vec<String> {
-        let mut archive = tar::Archive::new(bytes);
-        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect()
-    };
-    assert_eq!(names(&streamed), names(&archive));
-    let found = names(&archive);
+    assert_eq!(names_in(&streamed), names_in(&archive));
+    let found = names_in(&archive);
     assert!(found.iter().any(|name| name == "project/d/a.txt"), "{found:?}");
     assert!(!found.iter().any(|name| name.contains("s.txt")), "the agent's own files stay: {found:?}");
     assert_eq!(found[0], ".stead-archive/log.jsonl");
@@ -347,12 +349,7 @@ fn s12_an_archive_is_imported_at_the_root_into_the_workspaces_it_came_from() {
     // `/drop` can only be written. What is there is in the archive, which is the operator's.
     ok(&dir, &["threads", "archive", "new", "new.tar"]);
     let archive = std::fs::read(dir.path("new.tar")).unwrap();
-    let mut archive = tar::Archive::new(&*archive);
-    let names: Vec<_> = archive
-        .entries()
-        .unwrap()
-        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
-        .collect();
+    let names = names_in(&archive);
     assert!(names.iter().any(|name| name == "drop/c.txt"), "{names:?}");
     // A directory that contains a Workspace's own directory isn't imported into it.
     let refused = dir.run(["--thread", "new", "import", ".", "/"]);
@@ -566,12 +563,7 @@ fn s15_a_thread_that_has_only_a_state_is_archived_and_the_only_agent_with_thread
     assert!(dir.run(["ls", "/"]).contains("choose one with --agent"));
     ok(&dir, &["threads", "archive", "t", "t.tar", "--and-destroy"]);
     let archive = std::fs::read(dir.path("t.tar")).unwrap();
-    let mut archive = tar::Archive::new(&*archive);
-    let names: Vec<_> = archive
-        .entries()
-        .unwrap()
-        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
-        .collect();
+    let names = names_in(&archive);
     assert_eq!(names, [".stead-archive/log.jsonl"]);
     assert_eq!(ok(&dir, &["threads", "list"]), "");
 }

@@ -88,7 +88,12 @@ impl FaultyConnection {
                 drop(may_go_on);
                 act()
             }
-            _ => act(),
+            Fault::Never
+            | Fault::Before(_)
+            | Fault::Denied(_)
+            | Fault::After(_)
+            | Fault::From(_)
+            | Fault::Waits(_) => act(),
         }
     }
 }

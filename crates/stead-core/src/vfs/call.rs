@@ -15,7 +15,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
-use crate::audit_facts::{AuditFacts, FactName};
+use crate::audit_facts::AuditFacts;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result, Visibility};
 use crate::identity::{Operation, OperationId};
@@ -515,9 +515,7 @@ impl<'v> Call<'v> {
     fn facts_of<T>(&self, result: &Result<T>) -> AuditFacts {
         let facts = self.vfs.facts.clone();
         let Err(Error::Stopped(reason)) = result else { return facts };
-        let name = FactName::new("stopped").expect("a valid name");
-        // Facts that the caller gave may leave no room.
-        facts.clone().with(name, reason.as_str()).unwrap_or(facts)
+        facts.with_if_room("stopped", reason.as_str())
     }
 
     /// Ends the call as a part of a compound operation: only a denial gets a record of its own. A caller that looks for

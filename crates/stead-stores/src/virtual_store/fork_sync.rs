@@ -178,6 +178,10 @@ fn set_bases_of_undone(conn: &Connection, loaded: &mut LoadedSync, merges: &[Und
     Ok(())
 }
 
+/// Whether revision `r` changed a file of the volume `?1`, which may be the ledger of a host directory.
+const CHANGES_VOLUME: &str = "(EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)
+   OR EXISTS (SELECT 1 FROM ledger_event e WHERE e.volume = ?1 AND e.revision = r.id))";
+
 /// The revision at which a merge into the target of a fork was undone; `None` if it isn't undone.
 fn undone_at(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<Option<i64>> {
     let mut first: Option<i64> = None;
@@ -185,14 +189,12 @@ fn undone_at(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<Option<
         if !is_undone(conn, volume, merge, 0)? {
             continue;
         }
-        let mut statement = conn.prepare_cached(
-            // An undo makes a revision in each Store. If it had nothing to change in this one, the others tell when it was.
-            "SELECT u.undone_by, coalesce(max(r.id) FILTER (WHERE
-                 EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)
-                 OR EXISTS (SELECT 1 FROM ledger_event e WHERE e.volume = ?1 AND e.revision = r.id)), max(r.id))
+        // An undo makes a revision in each Store. If it had nothing to change in this one, the others tell when it was.
+        let mut statement = conn.prepare_cached(&format!(
+            "SELECT u.undone_by, coalesce(max(r.id) FILTER (WHERE {CHANGES_VOLUME}), max(r.id))
              FROM undone u LEFT JOIN revision r ON r.operation = u.undone_by
-             WHERE u.volume = ?1 AND u.operation = ?2 GROUP BY u.undone_by",
-        )?;
+             WHERE u.volume = ?1 AND u.operation = ?2 GROUP BY u.undone_by"
+        ))?;
         let mut rows = statement.query(params![volume, merge])?;
         while let Some(row) = rows.next()? {
             let (undo, revision): ([u8; 16], Option<i64>) = (row.get(0)?, row.get(1)?);
@@ -221,11 +223,9 @@ fn revision_before(conn: &Connection, target: i64, merge: &[u8; 16]) -> Result<O
     let mut before: Option<i64> = None;
     for volume in merged_volumes(conn, target)? {
         let first: Option<i64> = conn
-            .prepare_cached(
-                "SELECT min(r.id) - 1 FROM revision r WHERE r.operation = ?2
-                   AND (EXISTS (SELECT 1 FROM node_change c WHERE c.volume = ?1 AND c.revision = r.id)
-                     OR EXISTS (SELECT 1 FROM ledger_event e WHERE e.volume = ?1 AND e.revision = r.id))",
-            )?
+            .prepare_cached(&format!(
+                "SELECT min(r.id) - 1 FROM revision r WHERE r.operation = ?2 AND {CHANGES_VOLUME}"
+            ))?
             .query_row(params![volume, merge], |row| row.get(0))?;
         before = before.into_iter().chain(first).min();
     }

@@ -105,17 +105,6 @@ for_each_store! {
     }
 }
 
-fn undo(stead: &Stead, result: &stead::vfs::MergeResult) {
-    let operation = UndoTarget::Operation(result.operation.unwrap());
-    stead.vfs().undo(operation, UndoOptions::default()).unwrap();
-}
-
-/// What a fork has changed, as its paths.
-fn changed(stead: &Stead, fork: &str) -> Vec<String> {
-    let differences = stead.diff_fork(fork, stead::vfs::DiffOptions::default()).unwrap();
-    differences.into_iter().map(|difference| difference.path.to_string()).collect()
-}
-
 // A merge that was made again after an undo counts: otherwise later merges would take the work of others for changes that the
 // fork had undone.
 for_each_store! {

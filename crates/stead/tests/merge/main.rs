@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use stead::vfs::{MergeChoice, MergeOptions, MergeResult, MergeRule, RulePaths};
 use stead::{Config, Stead};
+use stead_core::vfs::{UndoOptions, UndoTarget};
 use tempfile::TempDir;
 
 const CONFIG: &str = r#"
@@ -184,6 +185,22 @@ fn merge_clean(stead: &Stead, fork: &str) -> MergeResult {
     let result = merge(stead, fork);
     assert!(result.done, "{:#?} {:#?}", result.conflicts, result.refused);
     result
+}
+
+fn undo(stead: &Stead, result: &MergeResult) {
+    let operation = UndoTarget::Operation(result.operation.unwrap());
+    stead.vfs().undo(operation, UndoOptions::default()).unwrap();
+}
+
+/// Undoes the newest operations of an agent.
+fn undo_last(stead: &Stead, count: usize) {
+    stead.vfs().undo(UndoTarget::Last(count), UndoOptions::default()).unwrap();
+}
+
+/// What a fork has changed, as its paths.
+fn changed(stead: &Stead, fork: &str) -> Vec<String> {
+    let differences = stead.diff_fork(fork, stead::vfs::DiffOptions::default()).unwrap();
+    differences.into_iter().map(|difference| difference.path.to_string()).collect()
 }
 
 fn options(rules: Vec<MergeRule>) -> MergeOptions {

@@ -89,8 +89,7 @@ for_each_store! {
             write(&coder, "/code/later", "CANARY\n");
             let merger = project.open(merger);
             merge_clean(&merger, "stranger/given");
-            let differences = merger.diff_fork("stranger/given", stead::vfs::DiffOptions::default());
-            assert!(differences.unwrap().is_empty());
+            assert_eq!(changed(&merger, "stranger/given"), [""; 0]);
             // What is changed of it in the Workspace stays so.
             assert_eq!(read(&coder, "/code/t"), "one\n2\n3\n4\n5\n6\nseven\n");
             write(&coder, "/code/t", "1\n2\n3\n4\n5\n6\nseven\n");
@@ -120,20 +119,14 @@ for_each_store! {
         let reviewer = project.open("reviewer");
         write(&reviewer, "/project/src/main.rs", "1\n2\n3\n4\n5\n6\nseven\n");
         remove(&reviewer, "/project/README.md");
-        let changed = || -> Vec<String> {
-            let differences = reviewer.diff_fork("coder/draft", stead::vfs::DiffOptions::default()).unwrap();
-            differences.into_iter().map(|difference| difference.path.to_string()).collect()
-        };
         for _ in 0..2 {
-            merge_clean(&reviewer, "coder/draft");
-            assert!(changed().is_empty());
-            let last = stead_core::vfs::UndoTarget::Last(1);
-            reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
-            assert_eq!(changed(), ["/project/src/main.rs"]);
+            let merged = merge_clean(&reviewer, "coder/draft");
+            assert_eq!(changed(&reviewer, "coder/draft"), [""; 0]);
+            undo(&reviewer, &merged);
+            assert_eq!(changed(&reviewer, "coder/draft"), ["/project/src/main.rs"]);
         }
         // What the Workspace takes back of its own changes isn't brought again by the fork.
-        let last = stead_core::vfs::UndoTarget::Last(2);
-        reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
+        undo_last(&reviewer, 2);
         assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\n2\n3\n4\n5\n6\n7\n");
         let merged = merge_clean(&reviewer, "coder/draft");
         assert_eq!(merged.changes.len(), 1, "{:#?}", merged.changes);
@@ -176,10 +169,8 @@ fn g23_merges_of_another_agents_fork_that_are_undone_one_after_the_other_leave_i
     write(&coder, "/forks/draft/src/main.rs", "1\ntwo\n3\n4\n5\n6\nseven\n");
     let second = merge_clean(&reviewer, "coder/draft");
     assert_eq!(read(&coder, "/forks/draft/src/main.rs"), "1\ntwo\n3\n4\nfive\n6\nseven\n");
-    for merged in [second, first] {
-        let operation = stead_core::vfs::UndoTarget::Operation(merged.operation.unwrap());
-        reviewer.vfs().undo(operation, stead_core::vfs::UndoOptions::default()).unwrap();
-    }
+    undo(&reviewer, &second);
+    undo(&reviewer, &first);
     assert_eq!(read(&reviewer, "/project/src/main.rs"), "1\n2\n3\n4\nfive\n6\n7\n");
     // What the fork has taken in of the Workspace's own changes isn't brought again by it.
     write(&reviewer, "/project/src/main.rs", "1\n2\n3\n4\n5\n6\n7\n");
@@ -248,11 +239,8 @@ fn g23_after_the_undo_of_a_merge_over_several_stores_each_part_has_changed_what_
     }
     for _ in 0..2 {
         assert_eq!(merge_clean(&reviewer, "coder/draft").changes.len(), 2);
-        let last = stead_core::vfs::UndoTarget::Last(1);
-        reviewer.vfs().undo(last, stead_core::vfs::UndoOptions::default()).unwrap();
-        let differences = reviewer.diff_fork("coder/draft", stead::vfs::DiffOptions::default()).unwrap();
-        let changed: Vec<String> = differences.iter().map(|found| found.path.to_string()).collect();
-        assert_eq!(changed, ["/code/lib/u", "/code/t"]);
+        undo_last(&reviewer, 1);
+        assert_eq!(changed(&reviewer, "coder/draft"), ["/code/lib/u", "/code/t"]);
     }
     // The owner's update takes nothing of its work away.
     let coder = project.open("coder");

@@ -11,7 +11,6 @@ mod tree;
 
 use clap::Subcommand;
 use stead::vfs::ManagedFiles;
-use stead::vfs::managed::with_action;
 use stead::{Access, Stead, VfsError};
 
 use crate::command_error::{CommandError, CommandResult, Exit};
@@ -60,7 +59,7 @@ impl WorkspaceArg {
         }
         Ok(vfs
             .operation("files")
-            .with_facts(with_action(vfs.facts(), action))
+            .with_facts(vfs.facts().clone().with_if_room("action", action))
             .managed(self.workspace.as_deref().or(path))?)
     }
 

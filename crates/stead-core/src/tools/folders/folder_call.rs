@@ -122,11 +122,7 @@ impl<'a> FolderCall<'a> {
             ("folder.file", distinct(self.files.iter().map(String::as_str))),
         ];
         let named = named.into_iter().filter(|(_, text)| !text.is_empty());
-        named.fold(facts.clone(), |facts, (name, text)| {
-            let name = FactName::new(name).expect("a valid name");
-            // The facts that the caller gave may leave no room.
-            facts.clone().with(name, text).unwrap_or(facts)
-        })
+        named.fold(facts.clone(), |facts, (name, text)| facts.with_if_room(name, text))
     }
 
     /// The folder that an id stands for, as the current records have it.

@@ -17,7 +17,6 @@ use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Rep
 use crate::vfs::ManagedFiles;
 use crate::vfs::managed::{
     CategoryTree, CleanupOptions, CleanupReport, DeletedFile, FilePage, ListedFile, ListedFiles, MoveTarget,
-    with_action,
 };
 
 /// All actions.
@@ -151,7 +150,8 @@ pub(in crate::tools) static READ_ONLY_TOOL: Tool = Tool {
 
 fn run(context: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let workspace = arguments.optional_text("workspace").or_else(|| arguments.optional_text("path"));
-    let facts = with_action(context.vfs.facts(), arguments.text("action"));
+    // Otherwise the record of the call would say only that the tool was used.
+    let facts = context.vfs.facts().clone().with_if_room("action", arguments.text("action"));
     let files = context.vfs.with_facts(facts).managed(workspace)?;
     let reply = match arguments.text("action") {
         "list" => list_reply(files.list(&filter(arguments)?, page(arguments))?),

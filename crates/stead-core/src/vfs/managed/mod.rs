@@ -23,7 +23,6 @@ pub use tree::{CategoryTree, DateDirectory};
 
 use std::sync::Arc;
 
-use crate::audit_facts::{AuditFacts, FactName};
 use crate::error::{Error, Result};
 use crate::managed::{ManagedFile, Manifest, ManifestRepair};
 use crate::path::VfsPath;
@@ -187,13 +186,6 @@ impl ManagedFiles {
                 .route(&path)
                 .is_some_and(|route| route.workspace.prefix() == &self.prefix)
     }
-}
-
-/// Facts with what a call of the tool `workspace`, or of the command `files`, does: its record names only the tool otherwise.
-pub fn with_action(facts: &AuditFacts, action: &str) -> AuditFacts {
-    let name = FactName::new("action").expect("a valid name");
-    // The facts that the caller gave may leave no room.
-    facts.clone().with(name, action).unwrap_or_else(|_| facts.clone())
 }
 
 /// Whether there is certainly no file where one was looked for. Of what the host doesn't let Stead look at, nothing is known.
