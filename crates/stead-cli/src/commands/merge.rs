@@ -318,7 +318,7 @@ fn say_summary(result: &MergeResult, fork: &str, dry_run: bool, kind: MergeKind,
              have to be edited before the fork can be merged; for the others, choose with `stead merge --take`."
         )),
         MergeKind::Update if result.is_unchanged() && result.decided => session.say(
-            "Nothing was changed in the fork; it has taken its own side, so a merge makes it that of the Workspace.",
+            "Nothing was changed in the fork: it keeps its own side, and the next merge brings that into the Workspace.",
         ),
         MergeKind::Update if result.is_unchanged() => session.say("Nothing to do: the fork has everything already."),
         MergeKind::Update => session.say(format_args!("Updated the fork {fork}: {changes}.")),
